@@ -1,0 +1,140 @@
+//! What the journal keeps of one claim, and its format. One small JSON file a claim, with a
+//! version and no checksum: fields that a newer version adds are kept, not refused.
+
+use gpu_dra_model::config::Interval;
+use gpu_dra_model::{
+    BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, PoolName, RequestName,
+};
+use serde::{Deserialize, Serialize};
+
+/// The format that this version writes. Raise it only when an older reader would do harm.
+pub const VERSION: u32 = 1;
+
+/// One claim in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Format of the file; see [`VERSION`].
+    pub version: u32,
+    /// The claim.
+    pub claim: ClaimRef,
+    /// How far it got.
+    pub phase: Phase,
+    /// The boot in which the steps were done: after another one nothing of the hardware's
+    /// state can be assumed.
+    pub boot_id: BootId,
+    /// What it holds.
+    pub devices: Vec<HeldDevice>,
+    /// What was or will be done for it, in order; undone in reverse.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Fields of a newer version, kept as they are.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How far a claim got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Steps may be done, half done or not done; the kubelet was told nothing.
+    Preparing,
+    /// All steps are done and the CDI spec is written.
+    Prepared,
+    /// Steps may be undone, half undone or not undone.
+    Unpreparing,
+}
+
+/// One device that a claim holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldDevice {
+    /// The requests it serves, as the allocation names them.
+    pub requests: Vec<RequestName>,
+    /// Its pool.
+    pub pool: PoolName,
+    /// Its name in the pool.
+    pub device: DeviceName,
+    /// The physical GPU behind it: names may move, this doesn't.
+    pub gpu: GpuUuid,
+    /// Held for monitoring: others may hold it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub admin: bool,
+    /// Which share of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_id: Option<String>,
+    /// The name under which the container runtime finds it.
+    pub cdi_device: CdiDeviceId,
+}
+
+impl HeldDevice {
+    /// Whether two claims may hold these two at once.
+    #[must_use]
+    pub fn excludes(&self, other: &Self) -> bool {
+        let shares = match (&self.share_id, &other.share_id) {
+            (Some(ours), Some(theirs)) => ours != theirs,
+            _ => false,
+        };
+        self.gpu == other.gpu && !self.admin && !other.admin && !shares
+    }
+}
+
+/// One change to the machine beside the CDI spec, which every prepared claim has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Step {
+    /// One that this version knows how to do and undo.
+    Known(KnownStep),
+    /// One that a newer version wrote.
+    Unknown(serde_json::Value),
+}
+
+/// The steps that this version knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum KnownStep {
+    /// Sets the GPU's time slice. Undone by setting the default.
+    TimeSlice {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// The interval asked for.
+        interval: Interval,
+    },
+}
+
+impl Record {
+    /// The file's bytes.
+    ///
+    /// # Errors
+    /// None that these types can cause; serde's signature.
+    pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+
+    /// Reads a file of this or another version.
+    ///
+    /// # Errors
+    /// When it is no record: the caller moves the file aside and says so.
+    pub fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// The steps, if this version knows all of them.
+    #[must_use]
+    pub fn known_steps(&self) -> Option<Vec<&KnownStep>> {
+        let known = |step| match step {
+            &Step::Known(ref step) if self.version <= VERSION => Some(step),
+            _ => None,
+        };
+        self.steps.iter().map(known).collect()
+    }
+
+    /// The GPUs that it holds or changes, each once, in the order in which they are locked.
+    #[must_use]
+    pub fn gpus(&self) -> Vec<&GpuUuid> {
+        let mut gpus: Vec<_> = self.devices.iter().map(|device| &device.gpu).collect();
+        gpus.sort();
+        gpus.dedup();
+        gpus
+    }
+}

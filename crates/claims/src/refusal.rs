@@ -1,0 +1,99 @@
+//! Why a claim is refused: one variant a rule. The text reaches the pod's event, the log and
+//! `explain` unchanged, so each names the object, the rule and what to do.
+
+use gpu_dra_model::config::ConfigError;
+use gpu_dra_model::{ClaimRef, ClaimUid, DeviceName, GpuUuid, PoolName};
+
+/// A claim that this node can't prepare, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The claim of this name is another object now.
+    #[error("claim {claim} was re-created (its UID is now {now}); delete the pod that used the old one")]
+    OtherUid {
+        /// The claim asked for.
+        claim: ClaimRef,
+        /// The UID of the object that has the name now.
+        now: String,
+    },
+    /// `status.allocation` is empty.
+    #[error("claim {0} is not allocated; the scheduler must allocate it before its pod starts")]
+    NotAllocated(ClaimRef),
+    /// The allocation holds something that no API server would store.
+    #[error("claim {claim}: allocation result {index} is malformed: {reason}")]
+    Malformed {
+        /// The claim.
+        claim: ClaimRef,
+        /// Position in `status.allocation.devices.results`.
+        index: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The result names a device that this node doesn't have now.
+    #[error("device {device} of claim {claim} isn't on this node now; delete the pod to have it rescheduled")]
+    UnknownDevice {
+        /// The claim.
+        claim: ClaimRef,
+        /// The device named.
+        device: DeviceName,
+    },
+    /// The result names another node's pool.
+    #[error("claim {claim} was allocated from pool {pool}, this node's is {ours}; reschedule the pod")]
+    OtherPool {
+        /// The claim.
+        claim: ClaimRef,
+        /// The pool named.
+        pool: PoolName,
+        /// This node's pool.
+        ours: PoolName,
+    },
+    /// Another claim still holds the device.
+    #[error("device {device} is still in use by claim {holder}; it is free once that claim's pod has ended")]
+    InUse {
+        /// The device.
+        device: DeviceName,
+        /// The claim that holds it.
+        holder: ClaimRef,
+        /// Its UID.
+        holder_uid: ClaimUid,
+    },
+    /// An opaque config doesn't decode.
+    #[error("config {index} ({source_name}) of claim {claim}: {error}")]
+    BadConfig {
+        /// The claim.
+        claim: ClaimRef,
+        /// Position in `status.allocation.devices.config`.
+        index: usize,
+        /// `from class` or `from claim`.
+        source_name: &'static str,
+        /// The decoder's words.
+        error: ConfigError,
+    },
+    /// A config names the request of a device of another type.
+    #[error("config {index} of claim {claim}: {kind} doesn't fit device {device}, which is a {device_type}")]
+    WrongKind {
+        /// The claim.
+        claim: ClaimRef,
+        /// Position in `status.allocation.devices.config`.
+        index: usize,
+        /// The config's kind.
+        kind: &'static str,
+        /// The device.
+        device: DeviceName,
+        /// `gpu`, `mig` or `vfio`.
+        device_type: &'static str,
+    },
+    /// The sharing strategy is not served yet.
+    #[error("claim {0} asks for MPS, which this version doesn't serve; use strategy TimeSlicing or no sharing")]
+    MpsNotServed(ClaimRef),
+    /// Two requests of the claim ask different things of one GPU.
+    #[error("claim {claim} asks for two different sharing settings on {gpu}; give both requests one config")]
+    Contradiction {
+        /// The claim.
+        claim: ClaimRef,
+        /// The GPU.
+        gpu: GpuUuid,
+    },
+    /// A newer version wrote the record.
+    #[error("claim {0} was prepared by a newer version; update the node agent on this node")]
+    FromNewerVersion(ClaimRef),
+}

@@ -1,0 +1,80 @@
+//! Which opaque config applies to which device. Class before claim, later over earlier, a
+//! config that names the parent request covers its subrequests (KEP-4816; kubernetes
+//! `structured` allocator). The incumbent drops that last kind silently.
+
+use gpu_dra_model::config::{self, DeviceConfig};
+
+use crate::allocation::{AllocatedDevice, Allocation, OpaqueConfig};
+use crate::refusal::Refusal;
+
+/// The type of device that a config can fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceType {
+    /// A whole GPU.
+    Gpu,
+}
+
+impl DeviceType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+        }
+    }
+
+    fn fits(self, config: &DeviceConfig) -> bool {
+        match self {
+            Self::Gpu => matches!(config, DeviceConfig::Gpu(_)),
+        }
+    }
+}
+
+/// The config in force for `device`, or None where nobody asked for anything.
+///
+/// Every config that applies is decoded, also one that a later one overrides: a mistake
+/// in it is its author's to know.
+///
+/// # Errors
+/// A config that doesn't decode, or one that names the request of a device it doesn't fit.
+pub fn config_for(
+    allocation: &Allocation,
+    device: &AllocatedDevice,
+    device_type: DeviceType,
+) -> Result<Option<DeviceConfig>, Refusal> {
+    let mut applying: Vec<_> =
+        allocation.configs.iter().filter(|config| applies(config, device)).collect();
+    // Stable: within one source the allocation's order stays.
+    applying.sort_by_key(|config| config.source);
+
+    let mut in_force = None;
+    for entry in applying {
+        let config = config::decode(&entry.parameters).map_err(|error| Refusal::BadConfig {
+            claim: allocation.claim.clone(),
+            index: entry.index,
+            source_name: match entry.source {
+                crate::allocation::ConfigSource::Class => "from class",
+                crate::allocation::ConfigSource::Claim => "from claim",
+            },
+            error,
+        })?;
+        if device_type.fits(&config) {
+            in_force = Some(config);
+        } else if !entry.requests.is_empty() {
+            return Err(Refusal::WrongKind {
+                claim: allocation.claim.clone(),
+                index: entry.index,
+                kind: config.kind(),
+                device: device.device.clone(),
+                device_type: device_type.as_str(),
+            });
+        }
+    }
+    Ok(in_force)
+}
+
+fn applies(config: &OpaqueConfig, device: &AllocatedDevice) -> bool {
+    config.requests.is_empty()
+        || config
+            .requests
+            .iter()
+            .any(|name| name == device.request.as_str() || name == device.request.base())
+}

@@ -1,0 +1,4 @@
+//! Rules of planning, by tables.
+
+mod planning;
+mod records;

@@ -1,0 +1,183 @@
+//! From a claim object to a plan, or to the refusal that its owner reads.
+
+use std::collections::BTreeMap;
+
+use gpu_dra_claims::record::{KnownStep, Step};
+use gpu_dra_claims::{Allocation, KnownDevice, NodeView, Phase, Record, Refusal, check, plan};
+use gpu_dra_model::config::Interval;
+use gpu_dra_model::{BootId, CdiDeviceId, DeviceName, PoolName};
+use gpu_dra_testkit::{ClaimBuilder, POOL, claim, claim_uid, driver, gpu_uuid, time_slicing};
+use serde_json::json;
+
+pub(crate) fn node() -> NodeView {
+    let device = |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
+    NodeView {
+        pool: PoolName::new(POOL).unwrap(),
+        devices: BTreeMap::from([device(0), device(1), device(2)]),
+        boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
+    }
+}
+
+pub(crate) fn planned(claim: &ClaimBuilder, held: &[Record]) -> Result<Record, Refusal> {
+    let reference = claim.reference();
+    let allocation = Allocation::of(&claim.object(), &reference, &driver())?;
+    let record = plan(&allocation, &node(), held, |result| {
+        CdiDeviceId::new(format!("k8s.gpu.nvidia.com/claim={}-{}", reference.uid, result.device))
+    })?;
+    check::plan(&record).expect("every plan obeys its own rules");
+    Ok(record)
+}
+
+fn prepared(claim: &ClaimBuilder) -> Record {
+    Record { phase: Phase::Prepared, ..planned(claim, &[]).unwrap() }
+}
+
+fn intervals(record: &Record) -> Vec<Interval> {
+    let of = |step: &Step| match step {
+        Step::Known(KnownStep::TimeSlice { interval, .. }) => *interval,
+        Step::Unknown(step) => panic!("{step}"),
+    };
+    record.steps.iter().map(of).collect()
+}
+
+#[test]
+fn a_claim_holds_what_it_was_given_and_nothing_of_other_drivers() {
+    let record = planned(
+        &claim("train")
+            .gets_of("dra.net", "nic", "Not a name of ours")
+            .gets("gpu", "gpu-1")
+            .with_config_of("dra.net", json!({"kind": "Whatever"})),
+        &[],
+    )
+    .unwrap();
+    assert_eq!(record.phase, Phase::Preparing);
+    assert_eq!(record.devices.len(), 1);
+    assert_eq!(record.devices[0].gpu, gpu_uuid(1));
+    assert_eq!(record.steps, []);
+}
+
+#[test]
+fn a_device_is_one_cdi_device_for_all_its_requests() {
+    // Two admin requests of one claim may pick the same device (kubernetes#131269).
+    let record = planned(&claim("watch").watches("a", "gpu-0").watches("b", "gpu-0"), &[]).unwrap();
+    assert_eq!(record.devices.len(), 1);
+    let requests: Vec<_> = record.devices[0].requests.iter().map(|r| r.as_str()).collect();
+    assert_eq!(requests, ["a", "b"]);
+}
+
+#[test]
+fn precedence_of_configs() {
+    let one = |claim: ClaimBuilder| intervals(&planned(&claim, &[]).unwrap());
+    let gpu = || claim("train").gets("gpu", "gpu-0");
+    assert_eq!(one(gpu()), [], "nobody asked");
+    assert_eq!(one(gpu().with_config(&[], time_slicing("Long"))), [Interval::Long]);
+    assert_eq!(
+        one(gpu().with_config(&[], time_slicing("Long")).with_class_config(&[], time_slicing("Short"))),
+        [Interval::Long],
+        "the claim beats the class, in whatever order they are listed"
+    );
+    assert_eq!(
+        one(gpu().with_config(&["gpu"], time_slicing("Long")).with_config(&[], time_slicing("Short"))),
+        [Interval::Short],
+        "later beats earlier"
+    );
+    assert_eq!(one(gpu().with_config(&["other"], time_slicing("Long"))), [], "another request's");
+    assert_eq!(
+        one(gpu().with_config(&[], time_slicing("Default"))),
+        [],
+        "the default is what the GPU has: the knob is not touched"
+    );
+    assert_eq!(
+        one(claim("t").gets("a", "gpu-0").gets("b", "gpu-1").with_config(&["b"], time_slicing("Long"))),
+        [Interval::Long],
+    );
+}
+
+#[test]
+fn a_config_that_names_the_parent_applies_to_the_chosen_subrequest() {
+    let claim = claim("t").gets("gpu/l4", "gpu-0");
+    for requests in [&["gpu"][..], &["gpu/l4"], &[]] {
+        let record = planned(&claim.clone().with_config(requests, time_slicing("Short")), &[]);
+        assert_eq!(intervals(&record.unwrap()), [Interval::Short], "{requests:?}");
+    }
+    let other = claim.with_config(&["gpu/h100"], time_slicing("Short"));
+    assert_eq!(intervals(&planned(&other, &[]).unwrap()), []);
+}
+
+#[test]
+fn observers_change_nothing_and_hinder_nobody() {
+    let owner = prepared(&claim("owner").uid(2).gets("gpu", "gpu-0"));
+    let watcher = claim("watch").watches("all", "gpu-0").with_config(&[], time_slicing("Long"));
+    let record = planned(&watcher, std::slice::from_ref(&owner)).unwrap();
+    assert_eq!(record.steps, []);
+    planned(&claim("owner-2").uid(3).gets("gpu", "gpu-1"), &[record, owner]).unwrap();
+}
+
+#[test]
+fn a_held_device_is_refused_with_its_holders_name() {
+    let holder = prepared(&claim("old").uid(2).gets("gpu", "gpu-0"));
+    for phase in [Phase::Preparing, Phase::Prepared, Phase::Unpreparing] {
+        let holder = Record { phase, ..holder.clone() };
+        let refusal = planned(&claim("new").gets("gpu", "gpu-0"), &[holder]).unwrap_err();
+        assert!(
+            matches!(&refusal, Refusal::InUse { holder_uid, .. } if *holder_uid == claim_uid(2)),
+            "{refusal}"
+        );
+        assert!(refusal.to_string().contains("team-a/old"), "{refusal}");
+    }
+    // Its own record is no hindrance: the kubelet repeats calls.
+    planned(&claim("old").uid(2).gets("gpu", "gpu-0"), &[holder]).unwrap();
+}
+
+#[test]
+fn two_shares_of_a_device_are_no_double_use_and_one_share_twice_is() {
+    let share = |n, id| claim("share").uid(n).shares("gpu", "gpu-0", id);
+    let held = prepared(&share(2, "share-a"));
+    planned(&share(3, "share-b"), std::slice::from_ref(&held)).unwrap();
+    planned(&share(3, "share-a"), std::slice::from_ref(&held)).unwrap_err();
+    planned(&claim("whole").uid(4).gets("gpu", "gpu-0"), &[held]).unwrap_err();
+    let both = claim("both").shares("a", "gpu-0", "share-a").shares("b", "gpu-0", "share-b");
+    assert_eq!(
+        Allocation::of(&both.object(), &both.reference(), &driver()).unwrap().devices.len(),
+        2
+    );
+}
+
+#[test]
+fn refusals_name_the_object_and_the_remedy() {
+    let mps = json!({
+        "apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig",
+        "sharing": {"strategy": "MPS"},
+    });
+    let mig = json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "MigDeviceConfig"});
+    let habit = json!({"sharing": {"strategy": "TimeSlicing", "timeSlicing": {"replicas": 4}}});
+    let gpu = || claim("train").gets("gpu", "gpu-0");
+    for (claim, says) in [
+        (gpu().not_allocated(), "not allocated"),
+        (claim("train").gets("gpu", "gpu-9"), "gpu-9"),
+        (claim("train").gets("gpu", "GPU_0"), "malformed"),
+        (claim("train").gets_from("node-b", "gpu", "gpu-0"), "node-b"),
+        (gpu().with_config(&[], mps), "TimeSlicing"),
+        (gpu().with_config(&["gpu"], mig.clone()), "MigDeviceConfig doesn't fit device gpu-0"),
+        (gpu().with_config(&[], habit), "apiVersion"),
+        (
+            gpu().with_config(&[], time_slicing("Eternal")).with_config(&[], time_slicing("Long")),
+            "Eternal",
+        ),
+        (
+            claim("t").gets("a", "gpu-0").gets("b", "gpu-0").with_config(&["b"], time_slicing("Long")),
+            "two different sharing settings",
+        ),
+    ] {
+        let text = planned(&claim, &[]).unwrap_err().to_string();
+        assert!(text.contains(says), "{text:?} should contain {says:?}");
+        assert!(text.len() < 300, "{text}");
+        assert_eq!(text.matches("failed").count(), 0, "{text}");
+    }
+    // For another type of device a config for all requests is meant for others.
+    planned(&gpu().with_config(&[], mig), &[]).unwrap();
+
+    let recreated = gpu().object();
+    let refusal = Allocation::of(&recreated, &gpu().uid(7).reference(), &driver()).unwrap_err();
+    assert!(refusal.to_string().contains("re-created"), "{refusal}");
+}
