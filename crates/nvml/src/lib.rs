@@ -1,0 +1,32 @@
+//! The only place that loads NVML: a [`Session`] over one library file, turned into the
+//! pure [`Inventory`](gpu_dra_model::Inventory), and the [`Gpus`] seam that acts go through.
+//!
+//! Every answer is matched by NVML's number, never by the wrapper's enums, which refuse
+//! numbers newer than themselves. A call that the hardware or an older library doesn't know
+//! leaves its attribute out; a GPU that can't be asked is set aside and never hides the rest.
+//! Nothing here decides what is published, and nothing changes a GPU unless told to.
+
+mod code;
+mod diagnose;
+mod driver;
+mod elf;
+mod error;
+mod fingerprint;
+mod mig;
+mod names;
+mod probe;
+mod profile_name;
+mod raw;
+mod session;
+mod sysfs;
+mod trees;
+
+pub use code::{CallError, Code};
+pub use driver::{ComputeMode, Driver, Gpus};
+pub use error::{GpuError, OpenError};
+pub use fingerprint::Fingerprint;
+pub use names::{architecture_name, brand_name};
+pub use profile_name::profile_name;
+pub use session::Session;
+pub use sysfs::pcie_root;
+pub use trees::Trees;

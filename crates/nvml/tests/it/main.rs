@@ -1,0 +1,16 @@
+//! Integration tests: against a small C library for what a driver can do wrong, and against
+//! the simulated NVML for what GPUs can be.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod acts;
+mod faults;
+mod golden;
+mod node;
+mod open;
+mod stub;
