@@ -1,0 +1,11 @@
+//! The built library as clients see it: by `dlopen`, from several processes, in C's terms.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod enumerate;
+mod faults;
+mod mig;
+mod pynvml;
+mod raw;
+mod smi;
+mod support;
+mod symbols;
