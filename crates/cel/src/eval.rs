@@ -1,0 +1,308 @@
+//! Evaluation of a checked expression on one device. Follows cel-go where it is visible:
+//! `&&`, `||`, `all` and `exists` absorb errors, optionals swallow missing keys, `cel.bind`
+//! computes when first read.
+//!
+//! Every step is charged; at the API server's limit the evaluation ends with an error. The
+//! depth of recursion is the depth of the expression, which compilation has bounded.
+
+use std::rc::Rc;
+
+use crate::device::DeviceView;
+use crate::error::EvalError;
+use crate::functions;
+use crate::ir::{
+    Access, Bind, Element, Entry, Index, Kind, Literal, Loop, Node, Purpose, Select, Wrap,
+};
+use crate::signatures::Function;
+use crate::value::{Shared, Value, equal};
+
+mod access;
+
+pub(crate) type Evaluated<'a> = Result<Value<'a>, EvalError>;
+
+/// What a variable holds.
+enum Slot<'a> {
+    Empty,
+    Known(Evaluated<'a>),
+    /// The value of `cel.bind`, not read yet.
+    Pending(&'a Node),
+}
+
+/// The account that an evaluation is charged to, in the API server's cost units.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    left: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { left: limit }
+    }
+
+    /// Charges `units`.
+    pub(crate) fn spend(&mut self, units: usize) -> Result<(), EvalError> {
+        let left = u64::try_from(units).ok().and_then(|units| self.left.checked_sub(units));
+        self.left = left.ok_or(EvalError::TooCostly)?;
+        Ok(())
+    }
+
+    /// Charges for looking at each byte of a text.
+    pub(crate) fn traverse(&mut self, length: usize) -> Result<(), EvalError> {
+        self.spend(length.div_ceil(10))
+    }
+}
+
+pub(crate) struct Evaluator<'a> {
+    device: &'a DeviceView,
+    slots: Vec<Slot<'a>>,
+    meter: Meter,
+}
+
+impl<'a> Evaluator<'a> {
+    pub(crate) fn new(device: &'a DeviceView, slots: usize, limit: u64) -> Self {
+        let slots = std::iter::repeat_with(|| Slot::Empty).take(slots).collect();
+        Self { device, slots, meter: Meter::new(limit) }
+    }
+
+    pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match &node.kind {
+            Kind::Literal(literal) | Kind::Parsed(literal, _) => Ok(literal_value(literal)),
+            Kind::Device => self.variable(),
+            Kind::Slot(slot) => self.slot(*slot),
+            Kind::Select(select) => self.select(select),
+            Kind::Index(index) => self.index(index),
+            Kind::List(elements) => self.list(elements),
+            Kind::Map(entries) => self.map(entries),
+            Kind::And(terms) => self.logical(terms, false),
+            Kind::Or(terms) => self.logical(terms, true),
+            Kind::Conditional(parts) => self.conditional(parts),
+            Kind::OptionalOr(parts) => self.optional_or(parts, false),
+            Kind::OptionalOrValue(parts) => self.optional_or(parts, true),
+            Kind::Call(Function::InNothing, _) => Ok(Value::Bool(false)),
+            Kind::Call(function, nodes) => {
+                let values = self.all(nodes)?;
+                functions::call(*function, &values, &mut self.meter)
+            }
+            Kind::Regex(function, nodes, regex) => {
+                let values = self.all(nodes)?;
+                functions::regex(*function, &values, regex, &mut self.meter)
+            }
+            Kind::Loop(lap) => self.lap(lap),
+            Kind::Bind(bind) => self.bind(bind),
+            Kind::OptionalMap(bind, wrap) => self.optional_map(bind, *wrap),
+        }
+    }
+
+    fn variable(&mut self) -> Evaluated<'a> {
+        self.meter.spend(1)?;
+        Ok(Value::Device(self.device))
+    }
+
+    fn all(&mut self, nodes: &'a [Node]) -> Result<Vec<Value<'a>>, EvalError> {
+        nodes.iter().map(|node| self.eval(node)).collect()
+    }
+
+    fn set(&mut self, slot: usize, content: Slot<'a>) {
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = content;
+        }
+    }
+
+    fn slot(&mut self, slot: usize) -> Evaluated<'a> {
+        self.meter.spend(1)?;
+        let pending = match self.slots.get(slot) {
+            Some(Slot::Known(value)) => return value.clone(),
+            Some(Slot::Pending(node)) => *node,
+            Some(Slot::Empty) | None => return Err(EvalError::Value("unset variable".to_owned())),
+        };
+        let value = self.eval(pending);
+        self.set(slot, Slot::Known(value.clone()));
+        value
+    }
+
+    fn select(&mut self, select: &'a Select) -> Evaluated<'a> {
+        let operand = self.eval(&select.operand)?;
+        if select.access != Access::Test {
+            self.meter.spend(1)?;
+        }
+        access::field(&operand, &select.field, select.access)
+    }
+
+    fn index(&mut self, index: &'a Index) -> Evaluated<'a> {
+        let operand = self.eval(&index.operand)?;
+        // Of an empty optional nothing is looked up, not even evaluated.
+        if matches!(operand, Value::Optional(None)) {
+            return Ok(operand);
+        }
+        let key = self.eval(&index.key)?;
+        self.meter.spend(1)?;
+        access::index(&operand, &key, index.optional)
+    }
+
+    fn list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
+        self.meter.spend(10)?;
+        let mut values = Vec::with_capacity(elements.len());
+        for element in elements {
+            let value = self.eval(&element.value)?;
+            values.extend(present(value, element.optional)?);
+        }
+        Ok(Value::list(values))
+    }
+
+    fn map(&mut self, entries: &'a [Entry]) -> Evaluated<'a> {
+        self.meter.spend(30)?;
+        let mut pairs: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = self.eval(&entry.key)?;
+            let value = self.eval(&entry.value)?;
+            if matches!(key, Value::Semver(_) | Value::Bytes(_)) {
+                return Err(EvalError::Value(format!(
+                    "hash of unhashable type {}",
+                    key.type_name()
+                )));
+            }
+            self.meter.spend(pairs.len())?;
+            if let Some(value) = present(value, entry.optional)? {
+                pairs.retain(|(known, _)| {
+                    known.type_name() != key.type_name() || !equal(known, &key).unwrap_or(false)
+                });
+                pairs.push((key, value));
+            }
+        }
+        Ok(Value::Map(Rc::new(pairs)))
+    }
+
+    /// `&&` (decided by false) and `||` (decided by true): an error counts only if no term
+    /// decides.
+    fn logical(&mut self, terms: &'a [Node], decides: bool) -> Evaluated<'a> {
+        let mut outcome = Ok(Value::Bool(!decides));
+        for term in terms {
+            match self.eval(term) {
+                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
+                Err(EvalError::TooCostly) => return Err(EvalError::TooCostly),
+                other => outcome = outcome.and_then(|so_far| as_bool(other?).map(|_| so_far)),
+            }
+        }
+        outcome
+    }
+
+    fn conditional(&mut self, [condition, then, otherwise]: &'a [Node; 3]) -> Evaluated<'a> {
+        let condition = self.eval(condition)?;
+        if as_bool(condition)? { self.eval(then) } else { self.eval(otherwise) }
+    }
+
+    fn optional_or(&mut self, [first, second]: &'a [Node; 2], unwrap: bool) -> Evaluated<'a> {
+        match self.eval(first)? {
+            Value::Optional(Some(value)) if unwrap => Ok((*value).clone()),
+            Value::Optional(None) => self.eval(second),
+            // Whatever else came out of a dyn passes, as in cel-go.
+            other => Ok(other),
+        }
+    }
+
+    fn lap(&mut self, lap: &'a Loop) -> Evaluated<'a> {
+        let range = self.eval(&lap.range)?;
+        let elements: Rc<Vec<Value<'a>>> = match &range {
+            Value::List(values) => Rc::clone(values),
+            other => Rc::new(other.keys().ok_or_else(|| {
+                EvalError::Value(format!("got '{}', expected iterable type", other.type_name()))
+            })?),
+        };
+        self.meter.spend(elements.len())?;
+        match &lap.purpose {
+            Purpose::All(test) => self.quantified(&elements, lap.slot, test, false),
+            Purpose::Exists(test) => self.quantified(&elements, lap.slot, test, true),
+            Purpose::ExistsOne(test) => {
+                let mut count = 0_usize;
+                for element in elements.iter() {
+                    self.set(lap.slot, Slot::Known(Ok(element.clone())));
+                    count += usize::from(as_bool(self.eval(test)?)?);
+                }
+                Ok(Value::Bool(count == 1))
+            }
+            Purpose::Collect { filter, item } => {
+                let mut items = Vec::new();
+                for element in elements.iter() {
+                    self.set(lap.slot, Slot::Known(Ok(element.clone())));
+                    let wanted = match filter {
+                        Some(filter) => as_bool(self.eval(filter)?)?,
+                        None => true,
+                    };
+                    if wanted {
+                        items.push(self.eval(item)?);
+                    }
+                }
+                Ok(Value::list(items))
+            }
+        }
+    }
+
+    fn quantified(
+        &mut self,
+        elements: &[Value<'a>],
+        slot: usize,
+        test: &'a Node,
+        decides: bool,
+    ) -> Evaluated<'a> {
+        let mut outcome = Ok(Value::Bool(!decides));
+        for element in elements {
+            self.set(slot, Slot::Known(Ok(element.clone())));
+            match self.eval(test) {
+                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
+                Err(EvalError::TooCostly) => return Err(EvalError::TooCostly),
+                other => outcome = outcome.and_then(|so_far| as_bool(other?).map(|_| so_far)),
+            }
+        }
+        outcome
+    }
+
+    fn bind(&mut self, bind: &'a Bind) -> Evaluated<'a> {
+        self.set(bind.slot, Slot::Pending(&bind.value));
+        self.eval(&bind.body)
+    }
+
+    fn optional_map(&mut self, bind: &'a Bind, wrap: Wrap) -> Evaluated<'a> {
+        let value = match self.eval(&bind.value)? {
+            Value::Optional(Some(value)) => (*value).clone(),
+            Value::Optional(None) => return Ok(Value::Optional(None)),
+            _ => return Err(EvalError::NoSuchOverload),
+        };
+        self.set(bind.slot, Slot::Known(Ok(value)));
+        let mapped = self.eval(&bind.body)?;
+        Ok(if wrap == Wrap::Optional { Value::some(mapped) } else { mapped })
+    }
+}
+
+fn as_bool(value: Value<'_>) -> Result<bool, EvalError> {
+    match value {
+        Value::Bool(value) => Ok(value),
+        _ => Err(EvalError::NoSuchOverload),
+    }
+}
+
+/// The value of an element, or nothing for an empty optional one.
+fn present(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, EvalError> {
+    match (optional, value) {
+        (false, value) => Ok(Some(value)),
+        (true, Value::Optional(value)) => Ok(value.map(|value| (*value).clone())),
+        (true, other) => Err(EvalError::Value(format!(
+            "cannot use {} as an optional element",
+            other.type_name()
+        ))),
+    }
+}
+
+pub(crate) fn literal_value(literal: &Literal) -> Value<'_> {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(*value),
+        Literal::Uint(value) => Value::Uint(*value),
+        Literal::Double(value) => Value::Double(*value),
+        Literal::String(value) => Value::String(Shared::Borrowed(value)),
+        Literal::Bytes(value) => Value::Bytes(Shared::Borrowed(value)),
+        Literal::Quantity(value) => Value::quantity(*value),
+        Literal::Semver(value) => Value::Semver(Shared::Borrowed(value)),
+        Literal::Type(name) => Value::Type(name),
+    }
+}

@@ -1,0 +1,8 @@
+//! Selectors against what Kubernetes makes of them.
+
+// A test may panic, and measures time where it must not hang.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+mod agreement;
+mod hostile;
+mod public;

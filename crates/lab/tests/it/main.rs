@@ -1,0 +1,3 @@
+//! Tests of the embedded control plane through its public API.
+
+mod rejections;
