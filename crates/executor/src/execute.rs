@@ -191,8 +191,8 @@ impl Executor {
                 failures.push(error);
             }
         }
-        if let Err(error) = self.remove_stray_specs() {
-            failures.push(error);
+        for tidied in [self.remove_stray_specs(), self.remove_leftovers()] {
+            failures.extend(tidied.err());
         }
         Ok(failures)
     }
@@ -220,6 +220,21 @@ impl Executor {
             if self.journal.get(&lock.uid)?.is_none() {
                 tracing::info!(claim = %uid, "CDI spec of no claim removed");
                 self.files.remove(&self.naming.path(&uid))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Half-written files of a process that died. Under the claim's lock nobody writes them.
+    fn remove_leftovers(&self) -> Result<(), ExecuteError> {
+        for dir in [self.journal.dir(), &self.naming.dir] {
+            for (name, becomes) in self.files.leftovers(dir)? {
+                let becomes = becomes.to_string_lossy();
+                let uid = gpu_dra_cdi::claim_of_file_name(&self.naming.driver, &becomes)
+                    .or_else(|| Journal::claim_of_file_name(&becomes));
+                let Some(uid) = uid else { continue };
+                let Ok(_lock) = self.lock_claim(&uid, Duration::ZERO) else { continue };
+                self.files.remove(&dir.join(name))?;
             }
         }
         Ok(())

@@ -71,7 +71,7 @@ impl Journal {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = HashMap::new();
         for (name, stamp) in self.files.list(&self.dir)? {
-            if uid_of(&name).is_none() {
+            if name.to_str().and_then(Self::claim_of_file_name).is_none() {
                 continue;
             }
             match cache.remove(&name) {
@@ -124,15 +124,25 @@ impl Journal {
         std::mem::take(&mut *self.moved_aside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Where the files lie.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The claim that a file of this name holds.
+    #[must_use]
+    pub fn claim_of_file_name(name: &str) -> Option<ClaimUid> {
+        ClaimUid::new(name.strip_suffix(".json")?).ok()
+    }
+
     fn path(&self, uid: &ClaimUid) -> PathBuf {
         self.dir.join(format!("{uid}.json"))
     }
 
     fn load(&self, path: &Path) -> Result<Option<Record>, JournalError> {
         let Some(bytes) = self.files.read(path)? else { return Ok(None) };
-        let misplaced = |record: &Record| {
-            path.file_name().and_then(uid_of).is_none_or(|uid| uid != record.claim.uid)
-        };
+        let misplaced = |record: &Record| path != self.path(&record.claim.uid);
         let reason = match Record::decode(&bytes) {
             Ok(record) if misplaced(&record) => "it holds another claim's record".to_owned(),
             Ok(record) => return Ok(Some(record)),
@@ -148,9 +158,4 @@ impl Journal {
         moved.push(MovedAside { path: aside, reason });
         Ok(None)
     }
-}
-
-fn uid_of(name: impl AsRef<std::ffi::OsStr>) -> Option<ClaimUid> {
-    let uid = name.as_ref().to_str()?.strip_suffix(".json")?;
-    ClaimUid::new(uid).ok()
 }

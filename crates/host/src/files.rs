@@ -90,6 +90,14 @@ pub trait Files: Send + Sync {
     /// When the folder is there but can't be read.
     fn list(&self, dir: &Path) -> Result<Vec<(OsString, FileStamp)>, FileError>;
 
+    /// What a process left in a folder that died while it replaced a file: each leftover with
+    /// the name of the file that it was to become. Only who has that file to himself may
+    /// remove one.
+    ///
+    /// # Errors
+    /// When the folder is there but can't be read.
+    fn leftovers(&self, dir: &Path) -> Result<Vec<(OsString, OsString)>, FileError>;
+
     /// Creates a folder and its parents; `mode` is for the ones created.
     ///
     /// # Errors
@@ -210,6 +218,23 @@ impl Files for RealFiles {
         Ok(files)
     }
 
+    fn leftovers(&self, dir: &Path) -> Result<Vec<(OsString, OsString)>, FileError> {
+        let failed = |source| FileError::new("list", dir, source);
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(becomes) = name.to_str().and_then(becomes).map(OsString::from) {
+                found.push((name, becomes));
+            }
+        }
+        Ok(found)
+    }
+
     fn create_dir(&self, dir: &Path, mode: u32) -> Result<(), FileError> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -217,6 +242,14 @@ impl Files for RealFiles {
             .create(dir)
             .map_err(|source| FileError::new("create folder", dir, source))
     }
+}
+
+/// The file that a temporary one was to become: `.NAME.PID-SERIAL.tmp` gives `NAME`.
+fn becomes(name: &str) -> Option<&str> {
+    let (becomes, serial) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let (pid, serial) = serial.split_once('-')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (digits(pid) && digits(serial)).then_some(becomes)
 }
 
 fn stamp(data: &fs::Metadata) -> FileStamp {
@@ -249,6 +282,16 @@ mod tests {
         assert_ne!(first, second, "the stamp tells a replaced file");
         assert!(files.remove(&path).unwrap());
         assert!(!files.remove(&path).unwrap());
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_found_and_told_from_other_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [".a.json.12-3.tmp", ".a.json.tmp", "a.json.12-3.tmp", ".b.x-1.tmp", "a.json"] {
+            fs::write(dir.path().join(name), b"").unwrap();
+        }
+        let found = RealFiles::default().leftovers(dir.path()).unwrap();
+        assert_eq!(found, [(".a.json.12-3.tmp".into(), "a.json".into())]);
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! What can be typed. Reading flags and environment ends here: the parts get plain values.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::bench::Bench;
+use crate::commands::{inventory, node};
+
+/// Kubernetes DRA driver for NVIDIA GPUs.
+#[derive(Debug, Parser)]
+#[command(version, about, long_about = None, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The node agent: publishes this node's GPUs and prepares claims for the kubelet
+    Node(node::Args),
+    /// What GPUs are here, and what would be published of them; needs no cluster
+    Inventory(inventory::Args),
+    /// Measures this driver, or others on a cluster
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Node(args) => node::run(args),
+            Command::Inventory(args) => inventory::run(&args),
+            Command::Bench(bench) => bench.run(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `gpu-dra bench prepare`: our node agent on a simulated node, or any DRA drivers on a
+//! cluster, turn by turn.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use gpu_dra_model::DriverName;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::floor::Floor;
+use super::measure::{self, Measured, Times};
+use super::report::{self, Figures};
+use super::target::Target;
+use crate::rig::{DRIVER, Rig};
+
+/// What to measure, and how often.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The simulated node
+    #[arg(long, default_value = "8xh100")]
+    node: String,
+    /// How many claims one caller prepares
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    claims: u32,
+    /// How to print the figures
+    #[arg(long, short, value_enum, default_value = "table")]
+    output: Format,
+    /// A cluster, instead of the simulated node
+    #[arg(long, requires = "socket")]
+    kubeconfig: Option<PathBuf>,
+    /// A driver on the cluster; may be given more than once, each with its --socket
+    #[arg(long, requires = "kubeconfig")]
+    driver: Vec<DriverName>,
+    /// The driver's DRA socket on this machine
+    #[arg(long, requires = "kubeconfig")]
+    socket: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let (figures, floor) = match &args.kubeconfig {
+        Some(kubeconfig) => cluster(&args, kubeconfig.clone()).await?,
+        None => simulated(&args).await?,
+    };
+    match args.output {
+        Format::Table => report::print(&figures, &floor),
+        Format::Json => {
+            anstream::println!("{}", serde_json::to_string_pretty(&report::json(&figures, &floor))?);
+        }
+    }
+    Ok(())
+}
+
+async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
+    let program = std::env::current_exe()?;
+    let parts = program.parent().context("this program lies in no folder")?;
+    let rig = Rig::start(&args.node, parts).await?;
+    let mut agent = rig.start_agent(rig.agent_command(&program), "agent.log")?;
+    let client = rig.client().await?;
+    let slices: kube::Api<k8s_openapi::api::resource::v1::ResourceSlice> =
+        kube::Api::all(client.clone());
+    agent
+        .wait_until("its slices are visible", || async {
+            slices.list(&Default::default()).await.is_ok_and(|list| !list.items.is_empty())
+        })
+        .await?;
+    let visible = agent.started.elapsed();
+    let plugin = rig.dial(&mut agent).await?;
+    let at_start = agent.resident_kib()?;
+    let target = Target::find(client, DriverName::new(DRIVER)?, plugin.endpoint()).await?;
+    let floor = Floor::new(rig.dir(), target.claims.clone())?;
+    let (measured, floor) = turns(&[target], &floor, args.claims).await?;
+    let at_end = agent.resident_kib()?;
+    let measured = measured.into_iter().next().unwrap_or_default();
+    let figures = Figures {
+        driver: DRIVER.to_owned(),
+        measured,
+        resident_kib: Some((at_start, at_end)),
+        visible_ms: Some(visible.as_secs_f64() * 1000.0),
+    };
+    Ok((vec![figures], floor))
+}
+
+async fn cluster(args: &Args, kubeconfig: PathBuf) -> anyhow::Result<(Vec<Figures>, Times)> {
+    ensure!(
+        args.driver.len() == args.socket.len(),
+        "give as many --driver as --socket, in the same order"
+    );
+    let file = Kubeconfig::read_from(&kubeconfig)
+        .with_context(|| format!("can't read kubeconfig {}", kubeconfig.display()))?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    let client = kube::Client::try_from(config)?;
+    let mut targets = Vec::new();
+    for (driver, socket) in args.driver.iter().zip(&args.socket) {
+        targets.push(Target::find(client.clone(), driver.clone(), socket).await?);
+    }
+    let first = targets.first().context("give at least one --driver")?;
+    let dir = tempfile::tempdir().context("can't make a temporary folder")?;
+    let floor = Floor::new(dir.path(), first.claims.clone())?;
+    let (measured, floor) = turns(&targets, &floor, args.claims).await?;
+    let figures = targets.iter().zip(measured).map(|(target, measured)| Figures {
+        driver: target.driver.to_string(),
+        measured,
+        resident_kib: None,
+        visible_ms: None,
+    });
+    Ok((figures.collect(), floor))
+}
+
+/// One claim of each driver and one floor, in turn; then the other runs in turn.
+async fn turns(
+    targets: &[Target],
+    floor: &Floor,
+    claims: u32,
+) -> anyhow::Result<(Vec<Measured>, Times)> {
+    let mut measured: Vec<_> = targets.iter().map(|_| Measured::default()).collect();
+    let mut floors = Times::default();
+    let started = Instant::now();
+    for at in 0..claims as usize {
+        for (target, measured) in targets.iter().zip(&mut measured) {
+            measure::one(target, at, measured).await?;
+            if at % 4 == 0 {
+                measure::four_callers(target, measured).await?;
+            }
+            if at % 20 == 0 {
+                measure::eight_claims(target, measured).await?;
+            }
+        }
+        if let Some(target) = targets.first() {
+            measure::floor(target, floor, &mut floors).await?;
+        }
+    }
+    tracing::debug!(seconds = started.elapsed().as_secs_f64(), "measured");
+    Ok((measured, floors))
+}

@@ -1,0 +1,80 @@
+//! The figures for people and for programs.
+
+use serde_json::{Value, json};
+
+use super::measure::{Measured, Times};
+
+/// What one driver took.
+pub(super) struct Figures {
+    /// The driver.
+    pub(super) driver: String,
+    /// Its times.
+    pub(super) measured: Measured,
+    /// Resident memory after start and after all claims, in KiB, where it is our child.
+    pub(super) resident_kib: Option<(u64, u64)>,
+    /// Process start to slices visible in the API, in milliseconds, where it is our child.
+    pub(super) visible_ms: Option<f64>,
+}
+
+/// The p50 of Prepare over the p50 of the floor.
+fn ratio(figures: &Figures, floor: &Times) -> Option<f64> {
+    Some(figures.measured.prepare.percentile(50)? / floor.percentile(50)?)
+}
+
+/// As JSON.
+pub(super) fn json(all: &[Figures], floor: &Times) -> Value {
+    let drivers = all.iter().map(|figures| {
+        let measured = &figures.measured;
+        json!({
+            "driver": figures.driver,
+            "ratio": ratio(figures, floor),
+            "prepare": times(&measured.prepare),
+            "prepareAgain": times(&measured.again),
+            "unprepare": times(&measured.unprepare),
+            "fourCallers": times(&measured.four_callers),
+            "eightClaimsInOneCall": times(&measured.eight_claims),
+            "residentKib": figures.resident_kib.map(|(start, end)| json!({"start": start, "end": end})),
+            "startToVisibleMs": figures.visible_ms,
+        })
+    });
+    json!({"floor": times(floor), "drivers": drivers.collect::<Vec<_>>()})
+}
+
+fn times(times: &Times) -> Value {
+    json!({
+        "count": times.count(),
+        "p50Ms": times.percentile(50),
+        "p99Ms": times.percentile(99),
+    })
+}
+
+/// As a table.
+pub(super) fn print(all: &[Figures], floor: &Times) {
+    anstream::println!("{:<34} {:>6} {:>9} {:>9}", "milliseconds", "count", "p50", "p99");
+    line("floor: GET, 2 journal, 1 CDI file", floor);
+    for figures in all {
+        let measured = &figures.measured;
+        anstream::println!("{}", figures.driver);
+        line("  Prepare", &measured.prepare);
+        line("  Prepare again", &measured.again);
+        line("  Unprepare", &measured.unprepare);
+        line("  Prepare, 4 callers at once", &measured.four_callers);
+        line("  Prepare, 8 claims in one call", &measured.eight_claims);
+        if let Some(ratio) = ratio(figures, floor) {
+            anstream::println!("  p50 of Prepare over the floor's: {ratio:.2}");
+        }
+        if let Some((start, end)) = figures.resident_kib {
+            let mib = |kib: u64| kib as f64 / 1024.0;
+            anstream::println!("  resident: {:.1} MiB after start, {:.1} MiB at the end", mib(start), mib(end));
+        }
+        if let Some(visible) = figures.visible_ms {
+            anstream::println!("  process start to slices visible: {visible:.0} ms");
+        }
+    }
+}
+
+fn line(what: &str, times: &Times) {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    let (p50, p99) = (number(times.percentile(50)), number(times.percentile(99)));
+    anstream::println!("{what:<34} {:>6} {p50:>9} {p99:>9}", times.count());
+}

@@ -1,0 +1,113 @@
+//! A driver to be measured: its socket, and claims that are allocated to its devices without
+//! a scheduler.
+
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use gpu_dra_kubelet::client::{DraApi, Plugin};
+use gpu_dra_model::{ClaimRef, ClaimUid, DriverName};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+
+/// Where the claims are made.
+pub(super) const NAMESPACE: &str = "default";
+
+/// A driver to be measured.
+pub(super) struct Target {
+    /// Its name.
+    pub(super) driver: DriverName,
+    /// Its socket.
+    pub(super) plugin: Plugin,
+    /// The claims of the API server.
+    pub(super) claims: kube::Api<ResourceClaim>,
+    /// Pool and name of each of its whole GPUs.
+    devices: Vec<(String, String)>,
+    made: std::sync::atomic::AtomicU64,
+}
+
+impl Target {
+    /// Finds the devices that `driver` publishes (whole GPUs, where it says types).
+    pub(super) async fn find(
+        client: kube::Client,
+        driver: DriverName,
+        socket: &Path,
+    ) -> anyhow::Result<Self> {
+        let slices: kube::Api<ResourceSlice> = kube::Api::all(client.clone());
+        let found = slices
+            .list(&ListParams::default().fields(&format!("spec.driver={driver}")))
+            .await
+            .context("can't list ResourceSlices")?;
+        let mut devices: Vec<_> = found
+            .items
+            .into_iter()
+            .flat_map(|slice| {
+                let pool = slice.spec.pool.name;
+                slice.spec.devices.into_iter().flatten().map(move |device| (pool.clone(), device))
+            })
+            .filter(|(_, device)| is_whole(device))
+            .map(|(pool, device)| (pool, device.name))
+            .collect();
+        devices.sort();
+        ensure!(!devices.is_empty(), "driver {driver} publishes no device on this cluster");
+        let plugin = Plugin::dial(driver.clone(), socket, DraApi::V1)?;
+        let claims = kube::Api::namespaced(client, NAMESPACE);
+        Ok(Self { driver, plugin, claims, devices, made: std::sync::atomic::AtomicU64::new(0) })
+    }
+
+    /// How many claims can be prepared at once.
+    pub(super) fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Creates a claim that is allocated the `at`-th device.
+    pub(super) async fn claim(&self, at: usize) -> anyhow::Result<ClaimRef> {
+        let made = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (pool, device) = &self.devices[at % self.devices.len()];
+        let name = format!("bench-{}-{}-{made}", std::process::id(), self.driver);
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"devices": {"requests": [
+                {"name": "gpu", "exactly": {"deviceClassName": self.driver.as_str()}},
+            ]}},
+        });
+        let made = self.claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await;
+        let mut claim = made.context("can't create a claim")?;
+        claim.status = Some(serde_json::from_value(json!({"allocation": {"devices": {"results": [
+            {"request": "gpu", "driver": self.driver.as_str(), "pool": pool, "device": device},
+        ]}}}))?);
+        let claim = self.claims.replace_status(&name, &PostParams::default(), &claim).await;
+        let claim = claim.context("can't allocate a claim")?;
+        let uid = ClaimUid::new(claim.metadata.uid.context("the claim has no UID")?)?;
+        Ok(ClaimRef { uid, namespace: NAMESPACE.to_owned(), name })
+    }
+
+    /// Deletes a claim that is no longer prepared.
+    pub(super) async fn delete(&self, claim: &ClaimRef) -> anyhow::Result<()> {
+        self.claims.delete(&claim.name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Prepares claims in one call, all of which must succeed.
+    pub(super) async fn prepare(&self, claims: &[ClaimRef]) -> anyhow::Result<()> {
+        for (uid, answer) in self.plugin.prepare(claims).await? {
+            answer.map_err(|error| anyhow::anyhow!("claim {uid} not prepared: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Unprepares claims in one call, all of which must succeed.
+    pub(super) async fn unprepare(&self, claims: &[ClaimRef]) -> anyhow::Result<()> {
+        for (uid, answer) in self.plugin.unprepare(claims).await? {
+            answer.map_err(|error| anyhow::anyhow!("claim {uid} not unprepared: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_whole(device: &k8s_openapi::api::resource::v1::Device) -> bool {
+    let kind = device.attributes.as_ref().and_then(|attributes| attributes.get("type"));
+    kind.and_then(|kind| kind.string.as_deref()).is_none_or(|kind| kind == "gpu")
+}

@@ -1,0 +1,173 @@
+//! `gpu-dra node`: flags to settings, then the node agent until SIGTERM or SIGINT.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gpu_dra_driverroot::DeviceNodes;
+use gpu_dra_host::Boundary;
+use gpu_dra_model::{DriverName, NodeName};
+use gpu_dra_node::Settings;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::place::Place;
+
+/// Threads that serve. The kubelet sends few calls at a time, and each of them mostly waits.
+const THREADS: usize = 2;
+
+/// Threads that may block in files and hardware: as many claims as a node can start at once.
+const BLOCKING_THREADS: usize = 64;
+
+/// How the node agent runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The Node it runs on
+    #[arg(long, env = "NODE_NAME")]
+    node_name: NodeName,
+    /// The UID of its pod; lets two agents run side by side during a rolling update
+    #[arg(long, env = "POD_UID")]
+    pod_uid: Option<String>,
+    /// The DRA driver's name
+    #[arg(long, env = "GPU_DRA_DRIVER_NAME", default_value = "gpu.nvidia.com")]
+    driver_name: DriverName,
+    /// The kubelet's --root-dir; the same path on the host and in this container
+    #[arg(long, env = "GPU_DRA_KUBELET_ROOT", default_value = "/var/lib/kubelet")]
+    kubelet_root: PathBuf,
+    /// The folder of CDI specs that the container runtime reads; the same path on both sides
+    #[arg(long, env = "GPU_DRA_CDI_ROOT", default_value = "/var/run/cdi")]
+    cdi_root: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    /// The API server to use; in a pod its service account is used without this
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Where to answer /healthz and /readyz, such as 0.0.0.0:8080
+    #[arg(long, env = "GPU_DRA_HTTP")]
+    http: Option<SocketAddr>,
+    /// The container hook to install, where it isn't beside this program
+    #[arg(long, env = "GPU_DRA_HOOK")]
+    hook: Option<PathBuf>,
+    /// What to do about device nodes that aren't there
+    #[arg(long, env = "GPU_DRA_DEVICE_NODES", value_enum, default_value = "create-missing")]
+    device_nodes: Nodes,
+    /// Milliseconds between two looks at the GPUs
+    #[arg(long, env = "GPU_DRA_RESCAN_MS", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+    rescan_ms: u64,
+    /// Milliseconds between two looks for a driver that isn't there
+    #[arg(long, env = "GPU_DRA_RETRY_MS", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..))]
+    retry_ms: u64,
+    /// Log filter, as RUST_LOG has it
+    #[arg(long, env = "RUST_LOG", default_value = "info")]
+    log: String,
+    /// Log as JSON, one object a line
+    #[arg(long, env = "GPU_DRA_LOG_JSON")]
+    log_json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Nodes {
+    /// Fail the claim: something else makes them
+    MustExist,
+    /// Make them, as nvidia-modprobe would
+    CreateMissing,
+    /// Simulated nodes only: plain files stand for them
+    AllowPlainFiles,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    logging(&args)?;
+    let kubeconfig = args.kubeconfig.clone();
+    let settings = settings(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("can't start threads")?;
+    runtime.block_on(async {
+        let client = client(kubeconfig).await?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("told to stop");
+        };
+        Ok(gpu_dra_node::run(settings, client, stop).await?)
+    })
+}
+
+fn logging(args: &Args) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
+        .with_context(|| format!("{:?} is no log filter", args.log))?;
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if args.log_json {
+        subscriber.json().init();
+    } else {
+        subscriber.with_ansi(false).init();
+    }
+    Ok(())
+}
+
+fn settings(args: Args) -> anyhow::Result<Settings> {
+    let hook = match args.hook {
+        Some(hook) => Some(hook),
+        None => std::env::current_exe()?.parent().map(|dir| dir.join("gpu-dra-hook")),
+    };
+    Ok(Settings {
+        node: args.node_name,
+        driver: args.driver_name,
+        pod_uid: args.pod_uid,
+        kubelet_root: args.kubelet_root,
+        cdi_root: args.cdi_root,
+        driver_root_here: args.place.driver_root_here(),
+        host_root_here: args.place.host_root_here.clone(),
+        trees: args.place.trees(),
+        driver_root: args.place.driver_root,
+        device_nodes: match args.device_nodes {
+            Nodes::MustExist => DeviceNodes::MustExist,
+            Nodes::CreateMissing => DeviceNodes::CreateMissing,
+            Nodes::AllowPlainFiles => DeviceNodes::AllowPlainFiles,
+        },
+        hook,
+        http: args.http,
+        rescan: Duration::from_millis(args.rescan_ms),
+        retry: Duration::from_millis(args.retry_ms),
+        boundary: boundary()?,
+    })
+}
+
+#[cfg(not(feature = "die-at"))]
+fn boundary() -> anyhow::Result<Boundary> {
+    Ok(Boundary::default())
+}
+
+#[cfg(feature = "die-at")]
+fn boundary() -> anyhow::Result<Boundary> {
+    Ok(match std::env::var("GPU_DRA_DIE_AT") {
+        Ok(n) => Boundary::die_at(n.parse().context("GPU_DRA_DIE_AT")?),
+        Err(_) => Boundary::default(),
+    })
+}
+
+async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(&path)
+                .with_context(|| format!("can't read kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("kubeconfig {}", path.display()))?
+        }
+        None => kube::Config::incluster()
+            .context("not in a pod: give the API server by --kubeconfig")?,
+    };
+    // The publisher backs off by itself, and a kubelet repeats its calls.
+    config.default_retry = false;
+    kube::Client::try_from(config).context("can't make a client for the API server")
+}

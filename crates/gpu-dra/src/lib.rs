@@ -1,0 +1,17 @@
+//! The program behind the `gpu-dra` binary: commands, and the rig that demo, bench and tests
+//! share. It finds out what was asked and wires the parts together.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod exit;
+pub mod rig;
+
+use clap::Parser as _;
+
+/// Runs what the command line says.
+#[must_use]
+pub fn main() -> std::process::ExitCode {
+    exit::code(cli::Cli::parse().run())
+}

@@ -1,0 +1,138 @@
+//! A rig with claims that are allocated without a scheduler, and a picture of everything that
+//! a node agent leaves outside its process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gpu_dra::rig::{Agent, NODE, Rig};
+use gpu_dra_kubelet::PreparedDevice;
+use gpu_dra_kubelet::client::Plugin;
+use gpu_dra_model::{ClaimRef, ClaimUid};
+use gpu_dra_sim_data::Artifacts;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-dra");
+
+pub(crate) struct World {
+    pub(crate) rig: Rig,
+    pub(crate) claims: kube::Api<ResourceClaim>,
+    pub(crate) slices: kube::Api<ResourceSlice>,
+}
+
+/// Files of the journal and of the CDI folder, hidden ones too, and the GPUs' time slices.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outside {
+    pub(crate) files: BTreeMap<PathBuf, String>,
+    pub(crate) time_slices: Vec<u32>,
+}
+
+impl World {
+    pub(crate) async fn new(node: &str) -> Self {
+        Artifacts::build_for_tests().unwrap();
+        let parts = Path::new(PROGRAM).parent().unwrap();
+        assert!(
+            parts.join("gpu-dra-hook").is_file(),
+            "the container hook isn't built: run cargo xtask build"
+        );
+        let rig = Rig::start(node, parts).await.unwrap();
+        let client = rig.client().await.unwrap();
+        let claims = kube::Api::namespaced(client.clone(), "default");
+        Self { rig, claims, slices: kube::Api::all(client) }
+    }
+
+    /// A running agent, its socket answering.
+    pub(crate) async fn agent(&self) -> (Agent, Plugin) {
+        self.agent_with(|_| {}).await
+    }
+
+    pub(crate) async fn agent_with(
+        &self,
+        change: impl FnOnce(&mut std::process::Command),
+    ) -> (Agent, Plugin) {
+        let mut command = self.rig.agent_command(Path::new(PROGRAM));
+        change(&mut command);
+        let mut agent = self.rig.start_agent(command, "agent.log").unwrap();
+        let plugin = self.rig.dial(&mut agent).await.unwrap();
+        (agent, plugin)
+    }
+
+    /// A claim that is allocated these devices for request `gpu`, with these configs.
+    pub(crate) async fn claim(&self, name: &str, devices: &[&str], configs: &[Value]) -> ClaimRef {
+        let result = |device: &&str| json!({
+            "request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": device,
+        });
+        let config = |parameters: &Value| json!({
+            "source": "FromClaim", "requests": ["gpu"],
+            "opaque": {"driver": "gpu.nvidia.com", "parameters": parameters},
+        });
+        let results: Vec<_> = devices.iter().map(result).collect();
+        let configs: Vec<_> = configs.iter().map(config).collect();
+        self.claim_with(name, json!({"devices": {"results": results, "config": configs}})).await
+    }
+
+    pub(crate) async fn claim_with(&self, name: &str, allocation: Value) -> ClaimRef {
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
+                "deviceClassName": "gpu.nvidia.com", "count": 8,
+            }}]}},
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        let mut claim = self.claims.create(&PostParams::default(), &claim).await.unwrap();
+        if !allocation.is_null() {
+            claim.status = Some(serde_json::from_value(json!({"allocation": allocation})).unwrap());
+            claim = self.claims.replace_status(name, &PostParams::default(), &claim).await.unwrap();
+        }
+        ClaimRef {
+            uid: ClaimUid::new(claim.metadata.uid.unwrap()).unwrap(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(crate) async fn delete_claim(&self, claim: &ClaimRef) {
+        self.claims.delete(&claim.name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn published(&self) -> Vec<ResourceSlice> {
+        self.slices.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Waits for something the agent does by itself.
+    pub(crate) async fn until<F: Future<Output = bool>>(&self, agent: &mut Agent, condition: impl Fn() -> F) {
+        agent.wait_until("what the test waits for", condition).await.unwrap();
+    }
+
+    pub(crate) fn outside(&self) -> Outside {
+        let mut files = BTreeMap::new();
+        for dir in [self.rig.journal(), self.rig.cdi_root.clone()] {
+            for entry in std::fs::read_dir(&dir).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                files.insert(path.clone(), std::fs::read_to_string(&path).unwrap());
+            }
+        }
+        let state = self.rig.staged.state_dir.state().unwrap();
+        let time_slices = state.gpus.iter().map(|gpu| gpu.time_slice).collect();
+        Outside { files, time_slices }
+    }
+}
+
+pub(crate) async fn prepare(plugin: &Plugin, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, String> {
+    let mut answers = plugin.prepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
+    answers.remove(&claim.uid).expect("every claim has an answer")
+}
+
+pub(crate) async fn unprepare(plugin: &Plugin, claim: &ClaimRef) -> Result<(), String> {
+    let mut answers = plugin.unprepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
+    answers.remove(&claim.uid).expect("every claim has an answer")
+}
+
+pub(crate) fn time_slicing(interval: &str) -> Value {
+    json!({
+        "apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig",
+        "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}},
+    })
+}

@@ -1,0 +1,27 @@
+//! The node agent: what runs on each GPU node.
+//!
+//! ```text
+//! survey thread: NVML ──▶ Inventory ──names, slices──▶ Survey ──watch──▶ publisher ──▶ API server
+//!                                                        │
+//! kubelet ──gRPC──▶ service ── GET claim ── executor ◀───┘ (which devices there are)
+//!                                  ├─ journal (one file a claim)
+//!                                  ├─ effects: hardware steps, content of the CDI spec
+//!                                  └─ CDI spec file ──▶ container runtime
+//! ```
+//!
+//! It orders what the other crates decide and do. It writes nothing to the API server but its
+//! own slices, and keeps nothing in memory that the journal doesn't have.
+
+#![forbid(unsafe_code)]
+
+pub mod claim_source;
+pub mod http;
+pub mod machine;
+pub mod readiness;
+mod run;
+pub mod service;
+pub mod settings;
+pub mod survey;
+
+pub use run::{NodeError, driver, run};
+pub use settings::Settings;

@@ -1,0 +1,161 @@
+//! The real side of a claim's acts: the driver's `nvidia-smi` for the time slice, and the CDI
+//! spec from the driver's files and device nodes as they are now.
+//!
+//! Nothing is remembered between two calls but what can't be stale: a driver that was
+//! replaced a moment ago is seen.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpu_dra_cdi::{ShareId, SpecDevice, claim_spec};
+use gpu_dra_claims::Record;
+use gpu_dra_claims::record::KnownStep;
+use gpu_dra_driverroot::{
+    DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits,
+};
+use gpu_dra_executor::{EffectError, Effects};
+use gpu_dra_host::{Boundary, Command, Processes};
+use gpu_dra_model::config::Interval;
+use gpu_dra_model::{DriverName, GpuUuid};
+use gpu_dra_nvml::{GpuError, Gpus};
+use tokio::sync::watch;
+
+use crate::survey::Survey;
+
+/// nvidia-smi initialises every GPU first, which takes seconds on a cold node.
+const NVIDIA_SMI_LIMIT: Duration = Duration::from_secs(20);
+
+/// This node.
+pub struct Machine {
+    /// The DRA driver's name, which CDI names carry.
+    pub driver: DriverName,
+    /// The GPUs.
+    pub gpus: Arc<dyn Gpus>,
+    /// What was found on the node last.
+    pub survey: watch::Receiver<Option<Arc<Survey>>>,
+    /// The driver's root.
+    pub root: DriverRoot,
+    /// Device nodes.
+    pub nodes: NodeFinder,
+    /// Our container hook as the host sees it and as this process sees it.
+    pub hook: PathBuf,
+    /// Runs nvidia-smi.
+    pub processes: Arc<dyn Processes>,
+    /// The driver's files found last, if nothing has changed.
+    pub files: DriverFilesCache,
+    /// The points between effects.
+    pub boundary: Boundary,
+}
+
+impl Effects for Machine {
+    fn apply(&self, step: &KnownStep) -> Result<(), EffectError> {
+        let KnownStep::TimeSlice { gpu, interval } = step;
+        self.set_time_slice(gpu, *interval)
+    }
+
+    fn undo(&self, step: &KnownStep) -> Result<(), EffectError> {
+        let KnownStep::TimeSlice { gpu, .. } = step;
+        match self.gpus.minor_of(gpu) {
+            // It comes back with the default.
+            Err(GpuError::Gone { .. }) => Ok(()),
+            _ => self.set_time_slice(gpu, Interval::Default),
+        }
+    }
+
+    fn cdi_spec(&self, record: &Record) -> Result<Vec<u8>, EffectError> {
+        let survey = self.survey.borrow().clone();
+        let survey = survey.as_deref();
+        let devices = record.devices.iter().map(|device| {
+            let gpu = survey.and_then(|survey| survey.inventory.gpu(&device.gpu));
+            let gpu = gpu.ok_or_else(|| EffectError::GpuGone(device.gpu.clone()))?;
+            let minor = self.gpus.minor_of(&device.gpu);
+            let minor = minor.map_err(|_| EffectError::GpuGone(device.gpu.clone()))?;
+            let nodes = self.nodes.gpu(minor, &gpu.pci_bus_id).map_err(files)?;
+            let hook = self.hook()?;
+            Ok(SpecDevice {
+                device: device.device.clone(),
+                share: device.share_id.as_deref().and_then(ShareId::new),
+                edits: gpu_edits(&nodes, &hook),
+            })
+        });
+        let devices = devices.collect::<Result<Vec<_>, EffectError>>()?;
+        let version = survey.map_or("", |survey| survey.inventory.driver.driver.as_str());
+        let found = self.files.get(&self.root, version).map_err(files)?;
+        let common = self.nodes.common().map_err(files)?;
+        let common = common_edits(&found, &common, &self.hook()?);
+        Ok(claim_spec(&self.driver, &record.claim.uid, &devices, &common)?.to_bytes()?)
+    }
+}
+
+impl Machine {
+    fn hook(&self) -> Result<Hook, EffectError> {
+        Hook::find(&self.hook, &self.hook).map_err(files)
+    }
+
+    fn set_time_slice(&self, gpu: &GpuUuid, interval: Interval) -> Result<(), EffectError> {
+        self.boundary.pass("set time slice");
+        let command = Command {
+            program: self.nvidia_smi()?,
+            args: [
+                "compute-policy",
+                "-i",
+                gpu.as_str(),
+                "--set-timeslice",
+                &interval.timeslice_argument().to_string(),
+            ]
+            .map(Into::into)
+            .to_vec(),
+            // Preloaded, not searched: the library's folder may hold another glibc than ours.
+            env: vec![("LD_PRELOAD".into(), self.library()?.into_os_string())],
+            limit: NVIDIA_SMI_LIMIT,
+        };
+        let output = self.processes.run(&command)?;
+        self.boundary.pass("time slice is set");
+        let said = one_line(&output.text);
+        match output.code {
+            Some(0) => Ok(()),
+            _ if output.text.to_ascii_lowercase().contains("not supported") => {
+                Err(EffectError::TimeSliceUnsupported { gpu: gpu.clone(), said })
+            }
+            code => Err(EffectError::TimeSliceFailed {
+                gpu: gpu.clone(),
+                code: code.map_or("a signal".to_owned(), |code| code.to_string()),
+                said,
+            }),
+        }
+    }
+
+    fn library(&self) -> Result<PathBuf, EffectError> {
+        self.root.find_nvml().map_err(files)
+    }
+
+    fn nvidia_smi(&self) -> Result<PathBuf, EffectError> {
+        let survey = self.survey.borrow().clone();
+        let version = survey.map(|survey| survey.inventory.driver.driver.clone());
+        let found = self.files.get(&self.root, &version.unwrap_or_default()).map_err(files)?;
+        let program = found
+            .programs
+            .iter()
+            .map(|program| Path::new(&program.host_path))
+            .find(|path| path.file_name().is_some_and(|name| name == "nvidia-smi"))
+            .and_then(|path| path.strip_prefix(&self.root.host).ok());
+        let program = program.ok_or_else(|| {
+            EffectError::DriverFiles(format!(
+                "no nvidia-smi under {}; the time slice can't be set without it",
+                self.root.host.display()
+            ))
+        })?;
+        Ok(self.root.here.join(program))
+    }
+}
+
+fn files(error: impl std::error::Error) -> EffectError {
+    let source = error.source().map(|source| format!(": {source}"));
+    EffectError::DriverFiles(format!("{error}{}", source.unwrap_or_default()))
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no output");
+    line.chars().take(120).collect()
+}

@@ -1,0 +1,302 @@
+//! Puts the parts of the node agent together, starts them in the right order and stops them
+//! in the right order. Slices are never withdrawn here: a restart must find them as they were.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime};
+
+use gpu_dra_driverroot::{DriverFilesCache, DriverRoot, NodeFinder};
+use gpu_dra_executor::{CdiNaming, ExecuteError, Executor, Journal};
+use gpu_dra_host::{FileError, Files, Locks, RealFiles, RealProcesses};
+use gpu_dra_kubelet::{DeviceHealth, HealthState, Paths, Server, Stopped};
+use gpu_dra_model::{BootId, IdError, PoolName};
+use gpu_dra_nvml::{Driver, Gpus, OpenError, Trees};
+use gpu_dra_publisher::Publisher;
+use gpu_dra_slices::PoolRef;
+use tokio::sync::watch;
+
+use crate::claim_source::ApiServer;
+use crate::http;
+use crate::machine::Machine;
+use crate::readiness::Readiness;
+use crate::service::Service;
+use crate::settings::Settings;
+use crate::survey::{Survey, Surveyor};
+
+/// How long calls under way get when the agent is told to stop.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// What keeps a node agent from starting, or ends it.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A folder or file of ours can't be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The journal or the CDI folder can't be used.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// The lock file can't be used.
+    #[error(transparent)]
+    Lock(#[from] gpu_dra_host::LockError),
+    /// A socket path is not possible.
+    #[error(transparent)]
+    Paths(#[from] gpu_dra_kubelet::PathsError),
+    /// A socket can't be served.
+    #[error(transparent)]
+    Socket(#[from] gpu_dra_kubelet::SocketError),
+    /// The kernel's boot id can't be read.
+    #[error("{} holds no boot id; is /proc mounted there?", path.display())]
+    BootId {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The node's name is no pool name.
+    #[error(transparent)]
+    Pool(#[from] IdError),
+    /// The hook isn't there to be installed.
+    #[error("container hook {} is missing; it is shipped beside the gpu-dra program", path.display())]
+    Hook {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A thread or task of ours has ended that should not.
+    #[error("{0} ended unexpectedly; the agent ends too, to be started again")]
+    Ended(&'static str),
+    /// The probe endpoint can't be served.
+    #[error("can't serve probes on {address}; is the port taken?")]
+    Http {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Runs a node agent until `stop` is done, then shuts it down in order.
+///
+/// # Errors
+/// What keeps it from starting, or a part that failed for good.
+pub async fn run(
+    settings: Settings,
+    client: kube::Client,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let files: Arc<dyn Files> = Arc::new(RealFiles::new(settings.boundary.clone()));
+    let paths =
+        Paths::new(&settings.kubelet_root, &settings.driver, settings.pod_uid.as_deref())?;
+    let pool = PoolName::new(settings.node.as_str())?;
+    let boot_id = boot_id(&settings.trees.proc)?;
+    let plugin_dir = settings.plugin_dir();
+    files.create_dir(&plugin_dir, 0o750)?;
+
+    let mut root = DriverRoot::new(&settings.driver_root, &settings.driver_root_here);
+    root.host_root.clone_from(&settings.host_root_here);
+    let gpus: Arc<dyn Gpus> = Arc::new(driver(root.clone(), settings.trees.clone()));
+    let surveyor = Surveyor::new(
+        Arc::clone(&gpus),
+        Arc::clone(&files),
+        plugin_dir.join("names.json"),
+        pool.clone(),
+        boot_id.clone(),
+    )?;
+    let (survey_sender, survey) = watch::channel(None);
+    let (_stop_surveyor, surveyor_stop) = mpsc::channel();
+    let (rescan, retry) = (settings.rescan, settings.retry);
+    let surveyor = tokio::task::spawn_blocking(move || {
+        surveyor.run(&survey_sender, &surveyor_stop, rescan, retry);
+    });
+
+    let pool_ref = PoolRef { driver: settings.driver.clone(), node: settings.node.clone(), pool };
+    let desired = desired(survey.clone());
+    let (publisher, published) = Publisher::new(client.clone(), pool_ref, desired);
+    let publisher = tokio::spawn(publisher.run());
+
+    let hook = install_hook(files.as_ref(), settings.hook.as_deref(), &plugin_dir)?;
+    let mut nodes = NodeFinder::new(root.clone(), settings.device_nodes);
+    nodes.proc.clone_from(&settings.trees.proc);
+    nodes.sys.clone_from(&settings.trees.sysfs);
+    let machine = Machine {
+        driver: settings.driver.clone(),
+        gpus,
+        survey: survey.clone(),
+        root,
+        nodes,
+        hook,
+        processes: Arc::new(RealProcesses),
+        files: DriverFilesCache::default(),
+        boundary: settings.boundary.clone(),
+    };
+    let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
+        .map_err(ExecuteError::from)?;
+    let locks = Locks::open(&plugin_dir.join("locks"))?;
+    let naming = CdiNaming { dir: settings.cdi_root.clone(), driver: settings.driver.clone() };
+    let executor = Arc::new(Executor::new(journal, Arc::new(machine), files, locks, naming)?);
+
+    // The kubelet may call as soon as it finds us; then the GPUs must have been looked at and
+    // what an earlier process left half done be undone.
+    first_survey(survey.clone()).await?;
+    let recovered = recover_once(&executor, &boot_id).await;
+    let recovery = keep_recovering(recovered, Arc::clone(&executor), boot_id.clone(), survey.clone());
+    let recovery = tokio::spawn(recovery);
+    let service = Service::new(
+        settings.driver.clone(),
+        boot_id,
+        Box::new(ApiServer(client)),
+        executor,
+        survey.clone(),
+        health(survey.clone()),
+    );
+    let server = Server::start(paths.clone(), Arc::new(service)).await?;
+    let readiness = Arc::new(Readiness {
+        paths,
+        registration: server.registration(),
+        published,
+        survey,
+    });
+
+    let ended = tokio::select! {
+        () = stop => Ok(()),
+        () = server.failed() => Err(NodeError::Ended("a socket of the kubelet's")),
+        _ = surveyor => Err(NodeError::Ended("the surveyor")),
+        _ = publisher => Err(NodeError::Ended("the publisher")),
+        error = serve_http(settings.http, readiness) => Err(error),
+    };
+    recovery.abort();
+    if let Stopped::StillRunning(calls) = server.stop(DRAIN).await {
+        tracing::warn!(calls, "stopped while calls were under way; the next start resumes them");
+    }
+    ended
+}
+
+fn boot_id(proc: &Path) -> Result<BootId, NodeError> {
+    let path = proc.join("sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    BootId::new(text.trim()).map_err(|_| NodeError::BootId { path })
+}
+
+/// NVML, found under the driver root anew each time it has to be opened.
+#[must_use]
+pub fn driver(root: DriverRoot, trees: Trees) -> Driver {
+    let seen = trees.clone();
+    let locate = move || {
+        root.find_nvml().map_err(|missing| match missing.rejected.first() {
+            Some(rejected) if rejected.path.is_dir() => {
+                OpenError::IsDirectory { path: rejected.path.clone() }
+            }
+            Some(rejected) => OpenError::no_library(&rejected.path, &seen),
+            None => OpenError::no_library(&root.host, &seen),
+        })
+    };
+    Driver::new(locate, trees)
+}
+
+/// Lays the hook where the host finds it under the same path, so that nothing has to be
+/// installed on the host.
+fn install_hook(
+    files: &dyn Files,
+    source: Option<&Path>,
+    plugin_dir: &Path,
+) -> Result<PathBuf, NodeError> {
+    let installed = plugin_dir.join("gpu-dra-hook");
+    let source = source.ok_or_else(|| NodeError::Hook { path: "gpu-dra-hook".into() })?;
+    let bytes = files.read(source)?;
+    let bytes = bytes.ok_or_else(|| NodeError::Hook { path: source.to_owned() })?;
+    if files.read(&installed)?.as_ref() != Some(&bytes) {
+        files.replace(&installed, &bytes, 0o755)?;
+    }
+    Ok(installed)
+}
+
+async fn first_survey(mut survey: watch::Receiver<Option<Arc<Survey>>>) -> Result<(), NodeError> {
+    let looked = survey.wait_for(Option::is_some).await;
+    looked.map(drop).map_err(|_| NodeError::Ended("the surveyor"))
+}
+
+/// True where nothing is left to mend.
+async fn recover_once(executor: &Arc<Executor>, boot_id: &BootId) -> bool {
+    let (executor, boot_id) = (Arc::clone(executor), boot_id.clone());
+    match tokio::task::spawn_blocking(move || executor.recover(&boot_id)).await {
+        Ok(Ok(failures)) => {
+            if !failures.is_empty() {
+                tracing::warn!(claims = failures.len(), "not all recovered yet");
+            }
+            failures.is_empty()
+        }
+        Ok(Err(error)) => {
+            tracing::error!(%error, "journal can't be read");
+            false
+        }
+        Err(error) => {
+            tracing::error!(%error, "recovery failed inside");
+            false
+        }
+    }
+}
+
+/// Recovers again whenever the GPUs have changed, until nothing is left to mend.
+async fn keep_recovering(
+    mut recovered: bool,
+    executor: Arc<Executor>,
+    boot_id: BootId,
+    mut survey: watch::Receiver<Option<Arc<Survey>>>,
+) {
+    while !recovered && survey.changed().await.is_ok() {
+        recovered = recover_once(&executor, &boot_id).await;
+    }
+}
+
+fn desired(
+    survey: watch::Receiver<Option<Arc<Survey>>>,
+) -> watch::Receiver<Option<Arc<gpu_dra_slices::DesiredPool>>> {
+    let (sender, receiver) = watch::channel(None);
+    follow(survey, sender, |survey| Some(Arc::new(survey.pool.clone())));
+    receiver
+}
+
+/// Every device that answers is healthy, as far as is known.
+fn health(survey: watch::Receiver<Option<Arc<Survey>>>) -> watch::Receiver<Arc<Vec<DeviceHealth>>> {
+    let (sender, receiver) = watch::channel(Arc::default());
+    follow(survey, sender, |survey| {
+        let healthy = |device: &gpu_dra_model::DeviceName| DeviceHealth {
+            pool: survey.view.pool.clone(),
+            device: device.clone(),
+            state: HealthState::Healthy,
+            last_updated: SystemTime::now(),
+            message: String::new(),
+        };
+        Arc::new(survey.view.devices.keys().map(healthy).collect())
+    });
+    receiver
+}
+
+/// Makes something of every survey, for as long as there are both surveys and readers.
+fn follow<T: Send + Sync + 'static>(
+    mut survey: watch::Receiver<Option<Arc<Survey>>>,
+    sender: watch::Sender<T>,
+    make: impl Fn(&Survey) -> T + Send + 'static,
+) {
+    tokio::spawn(async move {
+        loop {
+            let now = survey.borrow_and_update().clone();
+            if let Some(now) = now {
+                sender.send_replace(make(&now));
+            }
+            tokio::select! {
+                changed = survey.changed() => if changed.is_err() { return },
+                () = sender.closed() => return,
+            }
+        }
+    });
+}
+
+async fn serve_http(
+    address: Option<std::net::SocketAddr>,
+    readiness: Arc<Readiness>,
+) -> NodeError {
+    let Some(address) = address else { return std::future::pending().await };
+    match http::serve(address, readiness).await {
+        Err(source) => NodeError::Http { address, source },
+        Ok(()) => NodeError::Ended("the probe endpoint"),
+    }
+}

@@ -1,0 +1,53 @@
+//! Everything that can be set on a node agent, as plain values. Where they come from (flags,
+//! environment) is the binary's business.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpu_dra_driverroot::DeviceNodes;
+use gpu_dra_host::Boundary;
+use gpu_dra_model::{DriverName, NodeName};
+
+/// The settings of one node agent.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The Node it runs on; also the name of its pool.
+    pub node: NodeName,
+    /// The DRA driver's name.
+    pub driver: DriverName,
+    /// The UID of its pod: with it two agents can run side by side during an update.
+    pub pod_uid: Option<String>,
+    /// The kubelet's root folder, the same path on the host and here.
+    pub kubelet_root: PathBuf,
+    /// The folder of CDI specs that the container runtime reads, the same path on both sides.
+    pub cdi_root: PathBuf,
+    /// The driver's root as the host sees it.
+    pub driver_root: PathBuf,
+    /// The same folder as this process sees it.
+    pub driver_root_here: PathBuf,
+    /// The host's `/` as this process sees it, for device nodes that lie outside the driver's root.
+    pub host_root_here: PathBuf,
+    /// Where sysfs, procfs and device nodes are, as this process sees them.
+    pub trees: gpu_dra_nvml::Trees,
+    /// What counts as a device node; anything but real ones is for simulated nodes.
+    pub device_nodes: DeviceNodes,
+    /// Our container hook, which is copied into the plugin folder; None where it isn't built in.
+    pub hook: Option<PathBuf>,
+    /// Where to answer `/healthz` and `/readyz`; None for nowhere.
+    pub http: Option<SocketAddr>,
+    /// How often the GPUs are looked at while nothing is wrong.
+    pub rescan: Duration,
+    /// How often the driver is looked for while it isn't there.
+    pub retry: Duration,
+    /// The points between effects, for the crash tests.
+    pub boundary: Boundary,
+}
+
+impl Settings {
+    /// The folder that the kubelet reserves for this driver; survives restarts and reboots.
+    #[must_use]
+    pub fn plugin_dir(&self) -> PathBuf {
+        self.kubelet_root.join("plugins").join(self.driver.as_str())
+    }
+}
