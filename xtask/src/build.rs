@@ -107,8 +107,15 @@ pub(crate) fn demo(args: &[String]) -> Result<()> {
     Err(error).context("can't start the demo")
 }
 
-/// Builds the parts, then runs every test of the workspace.
+/// What `e2e/run` ends with where a real cluster can't run; it says why in one line.
+const CANNOT_RUN: i32 = 77;
+
+/// Builds the parts, then runs every test of the workspace, and the e2e suite where it can run.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     all(Profile::Dev)?;
-    run(cargo().args(["test", "--workspace", "--features", DIE_AT]).args(args))
+    run(cargo().args(["test", "--workspace", "--features", DIE_AT]).args(args))?;
+    let mut e2e = Command::new(root().join("e2e/run"));
+    let status = e2e.status().context("can't start e2e/run")?;
+    ensure!(status.success() || status.code() == Some(CANNOT_RUN), "e2e/run ended with {status}");
+    Ok(())
 }

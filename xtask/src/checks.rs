@@ -63,6 +63,7 @@ fn deny() -> Result<()> {
     );
     // Offline: advisories need a database that not every machine reaches.
     run(cargo().args(["fetch", "--locked"]))?;
-    let deny = ["deny", "--offline", "--log-level", "error", "check", "bans", "licenses", "sources"];
+    let deny =
+        ["deny", "--offline", "--log-level", "error", "check", "bans", "licenses", "sources"];
     run(cargo().args(deny))
 }

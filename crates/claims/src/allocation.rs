@@ -76,7 +76,8 @@ impl Allocation {
         let found = allocation.devices.clone().unwrap_or_default();
 
         let results = found.results.unwrap_or_default();
-        let ours = results.iter().enumerate().filter(|(_, result)| result.driver == driver.as_str());
+        let ours =
+            results.iter().enumerate().filter(|(_, result)| result.driver == driver.as_str());
         let devices = ours
             .map(|(index, result)| {
                 device(result).map_err(|error| Refusal::Malformed {

@@ -2,9 +2,7 @@
 //! version and no checksum: fields that a newer version adds are kept, not refused.
 
 use gpu_dra_model::config::Interval;
-use gpu_dra_model::{
-    BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, PoolName, RequestName,
-};
+use gpu_dra_model::{BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, PoolName, RequestName};
 use serde::{Deserialize, Serialize};
 
 /// The format that this version writes. Raise it only when an older reader would do harm.
@@ -122,10 +120,15 @@ impl Record {
     /// The steps, if this version knows all of them.
     #[must_use]
     pub fn known_steps(&self) -> Option<Vec<&KnownStep>> {
-        let known = |step| match step {
-            &Step::Known(ref step) if self.version <= VERSION => Some(step),
-            _ => None,
-        };
+        fn known(step: &Step) -> Option<&KnownStep> {
+            match step {
+                Step::Known(step) => Some(step),
+                Step::Unknown(_) => None,
+            }
+        }
+        if self.version > VERSION {
+            return None;
+        }
         self.steps.iter().map(known).collect()
     }
 

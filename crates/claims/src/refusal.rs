@@ -8,7 +8,9 @@ use gpu_dra_model::{ClaimRef, ClaimUid, DeviceName, GpuUuid, PoolName};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The claim of this name is another object now.
-    #[error("claim {claim} was re-created (its UID is now {now}); delete the pod that used the old one")]
+    #[error(
+        "claim {claim} was re-created (its UID is now {now}); delete the pod that used the old one"
+    )]
     OtherUid {
         /// The claim asked for.
         claim: ClaimRef,
@@ -29,7 +31,9 @@ pub enum Refusal {
         reason: String,
     },
     /// The result names a device that this node doesn't have now.
-    #[error("device {device} of claim {claim} isn't on this node now; delete the pod to have it rescheduled")]
+    #[error(
+        "device {device} of claim {claim} isn't on this node now; delete the pod to have it rescheduled"
+    )]
     UnknownDevice {
         /// The claim.
         claim: ClaimRef,
@@ -37,7 +41,9 @@ pub enum Refusal {
         device: DeviceName,
     },
     /// The result names another node's pool.
-    #[error("claim {claim} was allocated from pool {pool}, this node's is {ours}; reschedule the pod")]
+    #[error(
+        "claim {claim} was allocated from pool {pool}, this node's is {ours}; reschedule the pod"
+    )]
     OtherPool {
         /// The claim.
         claim: ClaimRef,
@@ -47,7 +53,9 @@ pub enum Refusal {
         ours: PoolName,
     },
     /// Another claim still holds the device.
-    #[error("device {device} is still in use by claim {holder}; it is free once that claim's pod has ended")]
+    #[error(
+        "device {device} is still in use by claim {holder}; it is free once that claim's pod has ended"
+    )]
     InUse {
         /// The device.
         device: DeviceName,
@@ -66,10 +74,12 @@ pub enum Refusal {
         /// `from class` or `from claim`.
         source_name: &'static str,
         /// The decoder's words.
-        error: ConfigError,
+        error: Box<ConfigError>,
     },
     /// A config names the request of a device of another type.
-    #[error("config {index} of claim {claim}: {kind} doesn't fit device {device}, which is a {device_type}")]
+    #[error(
+        "config {index} of claim {claim}: {kind} doesn't fit device {device}, which is a {device_type}"
+    )]
     WrongKind {
         /// The claim.
         claim: ClaimRef,
@@ -83,10 +93,14 @@ pub enum Refusal {
         device_type: &'static str,
     },
     /// The sharing strategy is not served yet.
-    #[error("claim {0} asks for MPS, which this version doesn't serve; use strategy TimeSlicing or no sharing")]
+    #[error(
+        "claim {0} asks for MPS, which this version doesn't serve; use strategy TimeSlicing or no sharing"
+    )]
     MpsNotServed(ClaimRef),
     /// Two requests of the claim ask different things of one GPU.
-    #[error("claim {claim} asks for two different sharing settings on {gpu}; give both requests one config")]
+    #[error(
+        "claim {claim} asks for two different sharing settings on {gpu}; give both requests one config"
+    )]
     Contradiction {
         /// The claim.
         claim: ClaimRef,

@@ -54,7 +54,7 @@ pub fn config_for(
                 crate::allocation::ConfigSource::Class => "from class",
                 crate::allocation::ConfigSource::Claim => "from claim",
             },
-            error,
+            error: Box::new(error),
         })?;
         if device_type.fits(&config) {
             in_force = Some(config);

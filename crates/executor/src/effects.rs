@@ -10,10 +10,14 @@ use gpu_dra_model::GpuUuid;
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError {
     /// The GPU doesn't answer now.
-    #[error("GPU {0} doesn't answer NVML now; see the node agent's log and `nvidia-smi` on the node")]
+    #[error(
+        "GPU {0} doesn't answer NVML now; see the node agent's log and `nvidia-smi` on the node"
+    )]
     GpuGone(GpuUuid),
     /// The driver refuses a time slice on this GPU.
-    #[error("GPU {gpu} can't set a time slice ({said}); use interval Default or a Volta or newer GPU")]
+    #[error(
+        "GPU {gpu} can't set a time slice ({said}); use interval Default or a Volta or newer GPU"
+    )]
     TimeSliceUnsupported {
         /// The GPU.
         gpu: GpuUuid,

@@ -14,7 +14,7 @@ use gpu_dra_claims::{AllocatedDevice, Allocation, NodeView, Phase, Record, Refus
 use gpu_dra_host::{FileError, Files, LockError, LockGuard, Locks};
 use gpu_dra_model::{BootId, CdiDeviceId, ClaimUid, DriverName, GpuUuid, IdError};
 
-use crate::effects::{Effects, EffectError};
+use crate::effects::{EffectError, Effects};
 use crate::journal::{Journal, JournalError};
 
 /// Why a claim could not be prepared or unprepared.
@@ -212,9 +212,9 @@ impl Executor {
 
     fn remove_stray_specs(&self) -> Result<(), ExecuteError> {
         for (name, _) in self.files.list(&self.naming.dir)? {
-            let uid = name.to_str().and_then(|name| {
-                gpu_dra_cdi::claim_of_file_name(&self.naming.driver, name)
-            });
+            let uid = name
+                .to_str()
+                .and_then(|name| gpu_dra_cdi::claim_of_file_name(&self.naming.driver, name));
             let Some(uid) = uid else { continue };
             let Ok(lock) = self.lock_claim(&uid, Duration::ZERO) else { continue };
             if self.journal.get(&lock.uid)?.is_none() {
@@ -277,10 +277,7 @@ impl Executor {
         Ok(())
     }
 
-    fn lock_gpus(
-        &self,
-        mut gpus: Vec<GpuUuid>,
-    ) -> Result<Vec<LockGuard>, LockError> {
+    fn lock_gpus(&self, mut gpus: Vec<GpuUuid>) -> Result<Vec<LockGuard>, LockError> {
         // In one order everywhere, or two claims could wait for each other.
         gpus.sort();
         gpus.dedup();

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+type Hook = dyn Fn(&str) + Send + Sync;
+
 /// Is told of every boundary between two effects, before the next one happens.
 #[derive(Clone, Default)]
-pub struct Boundary(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+pub struct Boundary(Option<Arc<Hook>>);
 
 impl Boundary {
     /// Calls `hook` with the name of each effect that is about to happen.

@@ -58,7 +58,8 @@ impl Locks {
     /// # Errors
     /// When the file can't be opened for writing.
     pub fn open(path: &Path) -> Result<Arc<Self>, LockError> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        let file =
+            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
         let file = file.map_err(|source| LockError::File { path: path.to_owned(), source })?;
         Ok(Arc::new(Self {
             path: path.to_owned(),
@@ -80,11 +81,8 @@ impl Locks {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             while !held.insert(byte) {
                 let left = deadline.checked_duration_since(Instant::now()).ok_or_else(busy)?;
-                held = self
-                    .freed
-                    .wait_timeout(held, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                held =
+                    self.freed.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
         // From here on the guard's drop gives the name back, also when another process has it.
@@ -106,9 +104,7 @@ impl Locks {
         match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&lock)) {
             Ok(_) => Ok(true),
             Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-            Err(error) => {
-                Err(LockError::File { path: self.path.clone(), source: error.into() })
-            }
+            Err(error) => Err(LockError::File { path: self.path.clone(), source: error.into() }),
         }
     }
 }

@@ -11,9 +11,7 @@ use std::time::Duration;
 use gpu_dra_cdi::{ShareId, SpecDevice, claim_spec};
 use gpu_dra_claims::Record;
 use gpu_dra_claims::record::KnownStep;
-use gpu_dra_driverroot::{
-    DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits,
-};
+use gpu_dra_driverroot::{DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits};
 use gpu_dra_executor::{EffectError, Effects};
 use gpu_dra_host::{Boundary, Command, Processes};
 use gpu_dra_model::config::Interval;

@@ -83,8 +83,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     let files: Arc<dyn Files> = Arc::new(RealFiles::new(settings.boundary.clone()));
-    let paths =
-        Paths::new(&settings.kubelet_root, &settings.driver, settings.pod_uid.as_deref())?;
+    let paths = Paths::new(&settings.kubelet_root, &settings.driver, settings.pod_uid.as_deref())?;
     let pool = PoolName::new(settings.node.as_str())?;
     let boot_id = boot_id(&settings.trees.proc)?;
     let plugin_dir = settings.plugin_dir();
@@ -137,7 +136,8 @@ pub async fn run(
     // what an earlier process left half done be undone.
     first_survey(survey.clone()).await?;
     let recovered = recover_once(&executor, &boot_id).await;
-    let recovery = keep_recovering(recovered, Arc::clone(&executor), boot_id.clone(), survey.clone());
+    let recovery =
+        keep_recovering(recovered, Arc::clone(&executor), boot_id.clone(), survey.clone());
     let recovery = tokio::spawn(recovery);
     let service = Service::new(
         settings.driver.clone(),
@@ -148,12 +148,8 @@ pub async fn run(
         health(survey.clone()),
     );
     let server = Server::start(paths.clone(), Arc::new(service)).await?;
-    let readiness = Arc::new(Readiness {
-        paths,
-        registration: server.registration(),
-        published,
-        survey,
-    });
+    let readiness =
+        Arc::new(Readiness { paths, registration: server.registration(), published, survey });
 
     let ended = tokio::select! {
         () = stop => Ok(()),
@@ -290,10 +286,7 @@ fn follow<T: Send + Sync + 'static>(
     });
 }
 
-async fn serve_http(
-    address: Option<std::net::SocketAddr>,
-    readiness: Arc<Readiness>,
-) -> NodeError {
+async fn serve_http(address: Option<std::net::SocketAddr>, readiness: Arc<Readiness>) -> NodeError {
     let Some(address) = address else { return std::future::pending().await };
     match http::serve(address, readiness).await {
         Err(source) => NodeError::Http { address, source },

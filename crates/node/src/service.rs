@@ -72,9 +72,12 @@ impl ClaimService for Service {
         &self,
         claims: Vec<ClaimRef>,
     ) -> Vec<(ClaimUid, Result<Vec<PreparedDevice>, String>)> {
-        each(&self.inner, claims, "prepare", |inner, claim| async move {
-            inner.prepare(&claim).await
-        })
+        each(
+            &self.inner,
+            claims,
+            "prepare",
+            |inner, claim| async move { inner.prepare(&claim).await },
+        )
         .await
     }
 
@@ -119,15 +122,13 @@ where
 }
 
 impl Inner {
-    async fn prepare(
-        self: &Arc<Self>,
-        claim: &ClaimRef,
-    ) -> Result<Vec<PreparedDevice>, CallError> {
+    async fn prepare(self: &Arc<Self>, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, CallError> {
         let _turn = self.turns.take(&claim.uid).await;
         let lock = self.lock(&claim.uid).await?;
         // Read under the lock: what was read before an unprepare must not be acted on after it.
         let object = self.claims.get(claim).await?;
-        let allocation = Allocation::of(&object, claim, &self.driver).map_err(ExecuteError::from)?;
+        let allocation =
+            Allocation::of(&object, claim, &self.driver).map_err(ExecuteError::from)?;
         let survey = self.survey.borrow().clone().ok_or(CallError::NoSurvey)?;
         if let Some(trouble) = &survey.trouble {
             return Err(CallError::NoGpus(trouble.clone()));

@@ -74,17 +74,7 @@ impl Surveyor {
             },
         };
         let policy = Policy::default();
-        Ok(Self {
-            gpus,
-            files,
-            names_file,
-            names,
-            pool,
-            boot_id,
-            policy,
-            last: None,
-            failures: 0,
-        })
+        Ok(Self { gpus, files, names_file, names, pool, boot_id, policy, last: None, failures: 0 })
     }
 
     /// Looks once. None where nothing has changed since the last look.

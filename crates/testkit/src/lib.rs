@@ -127,11 +127,7 @@ impl ClaimBuilder {
     /// How the kubelet names it.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {
-        ClaimRef {
-            uid: self.uid.clone(),
-            namespace: "team-a".to_owned(),
-            name: self.name.clone(),
-        }
+        ClaimRef { uid: self.uid.clone(), namespace: "team-a".to_owned(), name: self.name.clone() }
     }
 
     /// The object as the API server has it.

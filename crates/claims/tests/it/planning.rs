@@ -10,7 +10,8 @@ use gpu_dra_testkit::{ClaimBuilder, POOL, claim, claim_uid, driver, gpu_uuid, ti
 use serde_json::json;
 
 pub(crate) fn node() -> NodeView {
-    let device = |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
+    let device =
+        |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
     NodeView {
         pool: PoolName::new(POOL).unwrap(),
         devices: BTreeMap::from([device(0), device(1), device(2)]),
@@ -72,12 +73,16 @@ fn precedence_of_configs() {
     assert_eq!(one(gpu()), [], "nobody asked");
     assert_eq!(one(gpu().with_config(&[], time_slicing("Long"))), [Interval::Long]);
     assert_eq!(
-        one(gpu().with_config(&[], time_slicing("Long")).with_class_config(&[], time_slicing("Short"))),
+        one(gpu()
+            .with_config(&[], time_slicing("Long"))
+            .with_class_config(&[], time_slicing("Short"))),
         [Interval::Long],
         "the claim beats the class, in whatever order they are listed"
     );
     assert_eq!(
-        one(gpu().with_config(&["gpu"], time_slicing("Long")).with_config(&[], time_slicing("Short"))),
+        one(gpu()
+            .with_config(&["gpu"], time_slicing("Long"))
+            .with_config(&[], time_slicing("Short"))),
         [Interval::Short],
         "later beats earlier"
     );
@@ -88,7 +93,10 @@ fn precedence_of_configs() {
         "the default is what the GPU has: the knob is not touched"
     );
     assert_eq!(
-        one(claim("t").gets("a", "gpu-0").gets("b", "gpu-1").with_config(&["b"], time_slicing("Long"))),
+        one(claim("t")
+            .gets("a", "gpu-0")
+            .gets("b", "gpu-1")
+            .with_config(&["b"], time_slicing("Long"))),
         [Interval::Long],
     );
 }
@@ -165,7 +173,10 @@ fn refusals_name_the_object_and_the_remedy() {
             "Eternal",
         ),
         (
-            claim("t").gets("a", "gpu-0").gets("b", "gpu-0").with_config(&["b"], time_slicing("Long")),
+            claim("t")
+                .gets("a", "gpu-0")
+                .gets("b", "gpu-0")
+                .with_config(&["b"], time_slicing("Long")),
             "two different sharing settings",
         ),
     ] {

@@ -27,10 +27,9 @@ fn fields_of_a_newer_version_are_kept() {
 
 #[test]
 fn steps_of_a_newer_version_are_kept_and_not_undone() {
-    for newer in [
-        FIRST.replace("timeSlice", "levitate"),
-        FIRST.replace(r#""version":1"#, r#""version":2"#),
-    ] {
+    for newer in
+        [FIRST.replace("timeSlice", "levitate"), FIRST.replace(r#""version":1"#, r#""version":2"#)]
+    {
         let record = Record::decode(newer.as_bytes()).unwrap();
         assert_eq!(record.known_steps(), None);
         assert_eq!(record.devices.len(), 1, "its devices still count as held");

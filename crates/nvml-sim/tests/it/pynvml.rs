@@ -9,7 +9,7 @@ use std::process::Command;
 use gpu_dra_sim_data::node::{Gpu, Node};
 use serde_json::{Value, json};
 
-use crate::support::{Machine, artifacts, finished, source};
+use crate::support::{Machine, artifacts, finished, skipped, source};
 
 const PACKAGE: &str = "nvidia-ml-py==13.615.71";
 
@@ -48,7 +48,10 @@ fn nvidia_ml_py_sees_what_the_data_says() {
     let python = match python() {
         Ok(python) => python,
         Err(missing) => {
-            println!("SKIPPED: python3 with venv and {PACKAGE} is needed: {}", missing.trim());
+            skipped(&format!(
+                "python3 with venv and {PACKAGE} is needed: {}",
+                missing.trim().replace("\n", " ")
+            ));
             return;
         }
     };

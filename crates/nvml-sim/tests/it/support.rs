@@ -1,5 +1,6 @@
 //! Staged nodes to test on.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -63,4 +64,9 @@ pub(crate) fn finished(output: Output) -> (i32, String) {
 
 pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Tells that a test can't run here; past the capture of output, so that CI sees it.
+pub(crate) fn skipped(missing: &str) {
+    std::io::stderr().write_all(format!("SKIPPED: {missing}\n").as_bytes()).unwrap();
 }

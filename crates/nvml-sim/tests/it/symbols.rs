@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{artifacts, source};
+use crate::support::{artifacts, skipped, source};
 
 /// Fields of the bindings' table of functions, which are NVML's names.
 fn names_of_the_bindings() -> BTreeSet<String> {
@@ -66,7 +66,7 @@ fn the_soname_is_the_drivers() {
     let output = match std::process::Command::new("readelf").arg("-d").arg(&library).output() {
         Ok(output) => output,
         Err(error) => {
-            println!("SKIPPED: readelf (binutils): {error}");
+            skipped(&format!("readelf (binutils): {error}"));
             return;
         }
     };
