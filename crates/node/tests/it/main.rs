@@ -1,0 +1,7 @@
+//! The node agent's own logic, on simulated files and GPUs.
+
+// Helpers outside #[test] functions count as tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod survey;
+mod turns;
