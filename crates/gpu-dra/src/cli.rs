@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::bench::Bench;
-use crate::commands::{inventory, node};
+use crate::commands::{demo, inventory, node};
 
 /// Kubernetes DRA driver for NVIDIA GPUs.
 #[derive(Debug, Parser)]
@@ -19,6 +19,8 @@ enum Command {
     Node(node::Args),
     /// What GPUs are here, and what would be published of them; needs no cluster
     Inventory(inventory::Args),
+    /// The driver at work on this machine, without GPU, cluster or root
+    Demo(demo::Args),
     /// Measures this driver, or others on a cluster
     #[command(subcommand)]
     Bench(Bench),
@@ -29,6 +31,7 @@ impl Cli {
         match self.command {
             Command::Node(args) => node::run(args),
             Command::Inventory(args) => inventory::run(&args),
+            Command::Demo(args) => demo::run(&args),
             Command::Bench(bench) => bench.run(),
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use gpu_dra_kubelet::client::{DraApi, Plugin};
-use gpu_dra_lab::{ApiServer, Listener};
+use gpu_dra_lab::{ApiServer, Lab, LabOptions, Listener};
 use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_sim_data::StagedNode;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,34 +36,41 @@ pub struct Rig {
     /// The folder of CDI specs.
     pub cdi_root: PathBuf,
     dir: tempfile::TempDir,
-    _listener: Listener,
+    /// Serves the API where no whole control plane does.
+    _listener: Option<Listener>,
 }
 
 impl Rig {
     /// Stages `node` (such as `8xh100`) from the simulated library in `parts`, the folder of
-    /// the built program, and starts an API server that has a Node for it.
+    /// the built program, and starts an API server that has a Node for it, and nothing else.
     ///
     /// # Errors
     /// When a part isn't built or the machine refuses a file or a port.
     pub async fn start(node: &str, parts: &Path) -> anyhow::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("gpu-dra-").tempdir();
-        let dir = dir.context("can't make a temporary folder")?;
-        let staged = simulated::stage_at(node, &dir.path().join("node"), parts)?;
-        let kubelet_root = dir.path().join("kubelet");
-        let cdi_root = dir.path().join("cdi");
-        for folder in [&kubelet_root.join("plugins_registry"), &cdi_root] {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
-        }
+        let folders = Folders::stage(node, parts)?;
         let api = ApiServer::new()?;
-        let listener = Listener::start(Arc::clone(&api), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let listener =
+            Listener::start(Arc::clone(&api), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listener = listener.await.context("can't listen on loopback")?;
-        let kubeconfig = dir.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_for(listener.addr()))
-            .with_context(|| format!("can't write {}", kubeconfig.display()))?;
-        let rig = Self { staged, api, kubeconfig, kubelet_root, cdi_root, dir, _listener: listener };
+        let kubeconfig = folders.write_kubeconfig(&kubeconfig_for(listener.addr()))?;
+        let rig = folders.rig(api, kubeconfig, Some(listener));
         rig.create_node().await?;
         Ok(rig)
+    }
+
+    /// Stages `node` as [`Rig::start`] does, and starts a whole control plane: claim
+    /// controller, scheduler and a kubelet that finds node agents by their sockets.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub async fn start_with_lab(node: &str, parts: &Path) -> anyhow::Result<(Self, Lab)> {
+        let folders = Folders::stage(node, parts)?;
+        let mut options = LabOptions::new(NODE, folders.kubelet_root());
+        options.cdi_dirs = vec![folders.cdi_root()];
+        let lab = Lab::start(options).await?;
+        let kubeconfig = folders.write_kubeconfig(&lab.kubeconfig_yaml())?;
+        let rig = folders.rig(Arc::clone(lab.api()), kubeconfig, None);
+        Ok((rig, lab))
     }
 
     /// The folder that holds everything; it goes with the rig.
@@ -128,7 +135,8 @@ impl Rig {
         let file = file.with_context(|| format!("can't write {}", log.display()))?;
         let started = Instant::now();
         let child = command.stdout(Stdio::null()).stderr(file).spawn();
-        let child = child.with_context(|| format!("can't start {}", command.get_program().display()))?;
+        let child =
+            child.with_context(|| format!("can't start {}", command.get_program().display()))?;
         Ok(Agent { child, log, started })
     }
 
@@ -148,7 +156,8 @@ impl Rig {
     }
 
     async fn create_node(&self) -> anyhow::Result<()> {
-        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(self.client().await?);
+        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> =
+            kube::Api::all(self.client().await?);
         let node = serde_json::from_value(serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -156,6 +165,52 @@ impl Rig {
         }))?;
         nodes.create(&kube::api::PostParams::default(), &node).await?;
         Ok(())
+    }
+}
+
+/// The staged node and the folders around it, before there is an API server.
+struct Folders {
+    dir: tempfile::TempDir,
+    staged: StagedNode,
+}
+
+impl Folders {
+    fn stage(node: &str, parts: &Path) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("gpu-dra-").tempdir();
+        let dir = dir.context("can't make a temporary folder")?;
+        let staged = simulated::stage_at(node, &dir.path().join("node"), parts)?;
+        let folders = Self { dir, staged };
+        for folder in [&folders.kubelet_root().join("plugins_registry"), &folders.cdi_root()] {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("can't make {}", folder.display()))?;
+        }
+        Ok(folders)
+    }
+
+    fn kubelet_root(&self) -> PathBuf {
+        self.dir.path().join("kubelet")
+    }
+
+    fn cdi_root(&self) -> PathBuf {
+        self.dir.path().join("cdi")
+    }
+
+    fn write_kubeconfig(&self, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.dir.path().join("kubeconfig");
+        std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+        Ok(path)
+    }
+
+    fn rig(self, api: Arc<ApiServer>, kubeconfig: PathBuf, listener: Option<Listener>) -> Rig {
+        Rig {
+            kubelet_root: self.kubelet_root(),
+            cdi_root: self.cdi_root(),
+            staged: self.staged,
+            api,
+            kubeconfig,
+            dir: self.dir,
+            _listener: listener,
+        }
     }
 }
 

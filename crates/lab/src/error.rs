@@ -17,16 +17,23 @@ pub struct ApiError {
     pub reason: &'static str,
     /// The sentence for people.
     pub message: String,
-    /// The object's name, if one is meant.
-    pub name: String,
-    /// The object's group and kind or resource, for the details.
-    pub group: &'static str,
-    /// See `group`.
-    pub kind: String,
+    /// The object that is meant, if it is one.
+    pub about: Option<Box<About>>,
     /// One entry per wrong field.
     pub causes: Vec<FieldError>,
     /// Seconds after which to try again.
     pub retry_after: Option<u32>,
+}
+
+/// The object that an error is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// Its API group.
+    pub group: &'static str,
+    /// Its resource, or its kind where its content is what is wrong.
+    pub kind: &'static str,
 }
 
 impl ApiError {
@@ -35,18 +42,15 @@ impl ApiError {
             code,
             reason,
             message: message.into(),
-            name: String::new(),
-            group: "",
-            kind: String::new(),
+            about: None,
             causes: Vec::new(),
             retry_after: None,
         }
     }
 
     pub(crate) fn about(mut self, kind: &Kind, name: &str) -> Self {
-        self.name = name.to_owned();
-        self.group = kind.group;
-        self.kind = kind.plural.to_owned();
+        let about = About { name: name.to_owned(), group: kind.group, kind: kind.plural };
+        self.about = Some(Box::new(about));
         self
     }
 
@@ -96,9 +100,9 @@ impl ApiError {
             422,
             "Invalid",
             format!("{} \"{name}\" is invalid: {list}", kind.qualified_kind()),
-        )
-        .about(kind, name);
-        error.kind = kind.kind.to_owned();
+        );
+        let about = About { name: name.to_owned(), group: kind.group, kind: kind.kind };
+        error.about = Some(Box::new(about));
         error.causes = causes;
         error
     }
@@ -111,7 +115,10 @@ impl ApiError {
     #[must_use]
     pub fn to_status(&self) -> Value {
         let mut details = serde_json::Map::new();
-        for (key, value) in [("name", &*self.name), ("group", self.group), ("kind", &self.kind)] {
+        let about = self.about.as_deref();
+        let about = about
+            .map(|about| [("name", &*about.name), ("group", about.group), ("kind", about.kind)]);
+        for (key, value) in about.into_iter().flatten() {
             if !value.is_empty() {
                 details.insert(key.to_owned(), value.into());
             }
@@ -246,4 +253,16 @@ impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }
+}
+
+/// An error with its sources.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
 }

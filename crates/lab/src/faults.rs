@@ -44,11 +44,7 @@ pub struct Faults {
 
 impl Default for Faults {
     fn default() -> Self {
-        Self {
-            active: Mutex::default(),
-            dropped: RwLock::default(),
-            cuts: watch::Sender::new(0),
-        }
+        Self { active: Mutex::default(), dropped: RwLock::default(), cuts: watch::Sender::new(0) }
     }
 }
 
@@ -99,9 +95,11 @@ impl Faults {
                     "Too many requests, please try again later.",
                 )
             }),
-            Some(Trouble::InternalError) => {
-                Err(ApiError::new(500, "InternalError", "Internal error occurred: a fault was asked for"))
-            }
+            Some(Trouble::InternalError) => Err(ApiError::new(
+                500,
+                "InternalError",
+                "Internal error occurred: a fault was asked for",
+            )),
             Some(Trouble::Forbidden) => Err(ApiError::new(
                 403,
                 "Forbidden",

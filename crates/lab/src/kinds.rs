@@ -194,9 +194,13 @@ mod tests {
 
     #[test]
     fn events_keep_one_form() {
-        let new = json!({"apiVersion": "events.k8s.io/v1", "note": "n", "regarding": {"name": "a"}});
+        let new =
+            json!({"apiVersion": "events.k8s.io/v1", "note": "n", "regarding": {"name": "a"}});
         let stored = EVENT_V1.to_stored(new.clone());
-        assert_eq!(stored, json!({"apiVersion": "v1", "message": "n", "involvedObject": {"name": "a"}}));
+        assert_eq!(
+            stored,
+            json!({"apiVersion": "v1", "message": "n", "involvedObject": {"name": "a"}})
+        );
         assert_eq!(EVENT_V1.shown(&stored), new);
         assert_eq!(EVENT.shown(&stored), stored);
     }

@@ -91,7 +91,8 @@ impl Container {
 
     fn edit(&mut self, edits: &Value) {
         let list = |field: &str| edits[field].as_array().into_iter().flatten();
-        let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let text =
+            |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         self.env.extend(list("env").filter_map(Value::as_str).map(str::to_owned));
         self.device_nodes.extend(list("deviceNodes").map(|node| text(node, "path")));
         self.mounts.extend(list("mounts").map(|mount| Mount {
@@ -191,7 +192,10 @@ mod tests {
         let got = inject(&["x", "y", "x"], &[dir.path().into()]).unwrap();
         assert_eq!(got.env, ["COMMON=1", "OWN=x", "OWN=y"]);
         assert_eq!(got.device_nodes, ["/dev/x", "/dev/y"]);
-        assert_eq!(got.hooks, [("createContainer".to_owned(), vec!["/h".to_owned(), "x".to_owned()])]);
+        assert_eq!(
+            got.hooks,
+            [("createContainer".to_owned(), vec!["/h".to_owned(), "x".to_owned()])]
+        );
         assert_eq!(got.specs, [dir.path().join("a.json")]);
     }
 

@@ -52,9 +52,8 @@ impl Selector {
     /// Whether the object is selected.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
-        let label = |key: &str| {
-            object.get("metadata")?.get("labels")?.get(key).and_then(Value::as_str)
-        };
+        let label =
+            |key: &str| object.get("metadata")?.get("labels")?.get(key).and_then(Value::as_str);
         let labels_match = self.labels.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => {
                 label(key).is_some_and(|have| values.iter().any(|want| want == have))
@@ -206,7 +205,9 @@ mod tests {
 
     #[test]
     fn label_selectors() {
-        for yes in ["", "app", "app=x", "app==x,tier!=cpu", "app in (x,y)", "!zone", "zone notin (a),tier"] {
+        for yes in
+            ["", "app", "app=x", "app==x,tier!=cpu", "app in (x,y)", "!zone", "zone notin (a),tier"]
+        {
             assert!(labels(yes), "{yes}");
         }
         for no in ["zone", "app!=x", "app in (y)", "!app", "tier notin (gpu,cpu)"] {
@@ -222,7 +223,10 @@ mod tests {
         assert_eq!(field("spec.driver=d,spec.nodeName=n"), Ok(true));
         assert_eq!(field("spec.driver!=d"), Ok(false));
         assert_eq!(field("metadata.name=other"), Ok(false));
-        assert_eq!(field("spec.pool.name=p").unwrap_err().message, "field label not supported: spec.pool.name");
+        assert_eq!(
+            field("spec.pool.name=p").unwrap_err().message,
+            "field label not supported: spec.pool.name"
+        );
         let event = json!({"involvedObject": {"name": "p"}});
         assert!(Selector::parse(&EVENT, "", "regarding.name=p").unwrap().matches(&event));
     }

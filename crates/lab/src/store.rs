@@ -155,7 +155,8 @@ mod tests {
         store.put("nodes", key("a"), json!({"metadata": {}}));
         store.put("nodes", key("a"), json!({"metadata": {}, "x": 1}));
         store.remove("nodes", &key("a"));
-        let changes: Vec<_> = store.since(start).unwrap().iter().map(|r| (r.revision, r.change)).collect();
+        let changes: Vec<_> =
+            store.since(start).unwrap().iter().map(|r| (r.revision, r.change)).collect();
         assert_eq!(changes, [(2, Change::Added), (3, Change::Modified), (4, Change::Deleted)]);
         assert_eq!(store.since(3).unwrap().len(), 1);
         assert_eq!(store.since(4).unwrap().len(), 0);

@@ -79,33 +79,26 @@ pub fn plan_writes<'a>(
         }
     }
 
+    let (matched, superfluous) = match_by_index(&ours, desired, pool);
     let highest = ours.iter().map(|slice| slice.spec.pool.generation).max();
-    let (matched, mut superfluous) = match_by_index(&ours, desired, pool);
-    let specs_at = |generation| desired_specs(desired, pool, generation);
-
     let generation = match highest {
         None => 1,
         Some(highest) => {
-            let specs = specs_at(highest);
-            let current = |slice: &&&ResourceSlice| slice.spec.pool.generation == highest;
-            let changed = specs
-                .iter()
-                .zip(&matched)
-                .filter_map(|(spec, slice)| slice.as_ref().filter(current).zip(Some(spec)))
-                .filter(|(slice, spec)| !is_as_desired(slice, spec, owner))
-                .count();
-            let missing = matched.iter().any(|slice| slice.as_ref().filter(current).is_none());
-            let clean = !superfluous.iter().any(|slice| current(&slice));
-            if clean && (changed == 0 || (changed == 1 && !missing)) {
+            let specs = desired_specs(desired, pool, highest);
+            let as_desired = |slice: &ResourceSlice, at: usize| {
+                specs.get(at).is_some_and(|spec| is_as_desired(slice, spec, owner))
+            };
+            if may_stay(highest, &matched, &superfluous, as_desired) {
                 highest
             } else {
                 highest.saturating_add(1)
             }
         }
     };
-
     let mut creates = Vec::new();
-    for (index, (spec, slice)) in specs_at(generation).into_iter().zip(matched).enumerate() {
+    for (index, (spec, slice)) in
+        desired_specs(desired, pool, generation).into_iter().zip(matched).enumerate()
+    {
         match slice {
             Some(slice) if is_as_desired(slice, &spec, owner) => {}
             Some(slice) => writes.push(update(slice, spec, owner, pool)),
@@ -113,10 +106,29 @@ pub fn plan_writes<'a>(
         }
     }
     writes.append(&mut creates);
-    // The lowest generation first, or an old complete one would be the highest for a moment.
-    superfluous.sort_by_key(|slice| slice.spec.pool.generation);
     writes.extend(superfluous.into_iter().map(delete));
     writes
+}
+
+/// Whether the writes can be made within this generation, the highest there is.
+fn may_stay(
+    highest: i64,
+    matched: &[Option<&ResourceSlice>],
+    superfluous: &[&ResourceSlice],
+    as_desired: impl Fn(&ResourceSlice, usize) -> bool,
+) -> bool {
+    let is_current = |slice: &ResourceSlice| slice.spec.pool.generation == highest;
+    if superfluous.iter().any(|slice| is_current(slice)) {
+        return false;
+    }
+    let (mut changed, mut missing) = (0_usize, 0_usize);
+    for (at, slice) in matched.iter().enumerate() {
+        match slice {
+            Some(slice) if is_current(slice) => changed += usize::from(!as_desired(slice, at)),
+            _ => missing += 1,
+        }
+    }
+    changed == 0 || (changed == 1 && missing == 0)
 }
 
 /// Only slices that are bound to our node by our driver are ours to touch.

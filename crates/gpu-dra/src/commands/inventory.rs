@@ -56,7 +56,8 @@ fn print(format: Format, inventory: &Inventory) -> anyhow::Result<()> {
         table.add_row([
             gpu.minor.to_string(),
             gpu.product_name.clone(),
-            gpu.memory_bytes.map_or_else(dash, |bytes| Quantity::from_bytes_binary(bytes).to_string()),
+            gpu.memory_bytes
+                .map_or_else(dash, |bytes| Quantity::from_bytes_binary(bytes).to_string()),
             gpu.compute_capability.map_or_else(dash, |cc| cc.to_string()),
             gpu.pci_bus_id.to_string(),
             gpu.pcie_root.clone().unwrap_or_else(dash),
@@ -98,7 +99,10 @@ fn print_pool(pool: &DesiredPool) -> anyhow::Result<()> {
         for (name, value) in device.attributes.iter().flatten() {
             let value = serde_json::to_value(value).context("attribute")?;
             let text = value.as_object().and_then(|object| object.iter().next());
-            table.add_row([name.clone(), text.map_or_else(dash, |(kind, value)| format!("{value} ({kind})"))]);
+            table.add_row([
+                name.clone(),
+                text.map_or_else(dash, |(kind, value)| format!("{value} ({kind})")),
+            ]);
         }
         for (name, capacity) in device.capacity.iter().flatten() {
             table.add_row([name.clone(), format!("{} (capacity)", capacity.value.0)]);
@@ -123,7 +127,9 @@ fn contents(pool: &DesiredPool) -> Vec<serde_json::Value> {
 fn structured(format: Format, value: &impl serde::Serialize) -> anyhow::Result<()> {
     let text = match format {
         Format::Yaml => serde_saphyr::to_string(value).context("can't write YAML")?,
-        Format::Json | Format::Table => serde_json::to_string_pretty(value).context("can't write JSON")?,
+        Format::Json | Format::Table => {
+            serde_json::to_string_pretty(value).context("can't write JSON")?
+        }
     };
     anstream::println!("{}", text.trim_end());
     Ok(())

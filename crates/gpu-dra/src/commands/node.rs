@@ -104,8 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 fn logging(args: &Args) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
         .with_context(|| format!("{:?} is no log filter", args.log))?;
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if args.log_json {
         subscriber.json().init();
     } else {
@@ -122,7 +121,8 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
     Ok(Settings {
         node: args.node_name,
         driver: args.driver_name,
-        pod_uid: args.pod_uid,
+        // Set and empty is how a manifest says that there is none.
+        pod_uid: args.pod_uid.filter(|uid| !uid.is_empty()),
         kubelet_root: args.kubelet_root,
         cdi_root: args.cdi_root,
         driver_root_here: args.place.driver_root_here(),

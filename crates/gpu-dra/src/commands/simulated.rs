@@ -4,9 +4,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use gpu_dra_sim_data::{
-    Artifacts, DeviceNodes, Layout, NodeSpec, StageOptions, StagedNode, stage,
-};
+use gpu_dra_sim_data::{Artifacts, DeviceNodes, Layout, NodeSpec, StageOptions, StagedNode, stage};
 
 use super::place::Place;
 

@@ -16,11 +16,42 @@ async fn bad_claims_are_refused_one_by_one() {
     });
     let table = [
         ("no-device", vec!["gpu-99"], vec![], "gpu-99"),
-        ("unknown-kind", vec!["gpu-0"], config(json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "Gpu"})), "GpuConfig"),
-        ("unknown-version", vec!["gpu-0"], config(json!({"apiVersion": "resource.nvidia.com/v9", "kind": "GpuConfig"})), "resource.nvidia.com/v1beta1"),
-        ("unknown-field", vec!["gpu-0"], config(json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharin": {}})), "sharing"),
-        ("wrong-type", vec!["gpu-0"], config(json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": 3})), "sharing"),
-        ("mps", vec!["gpu-0"], config(json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS"}})), "MPS"),
+        (
+            "unknown-kind",
+            vec!["gpu-0"],
+            config(json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "Gpu"})),
+            "GpuConfig",
+        ),
+        (
+            "unknown-version",
+            vec!["gpu-0"],
+            config(json!({"apiVersion": "resource.nvidia.com/v9", "kind": "GpuConfig"})),
+            "resource.nvidia.com/v1beta1",
+        ),
+        (
+            "unknown-field",
+            vec!["gpu-0"],
+            config(
+                json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharin": {}}),
+            ),
+            "sharing",
+        ),
+        (
+            "wrong-type",
+            vec!["gpu-0"],
+            config(
+                json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": 3}),
+            ),
+            "sharing",
+        ),
+        (
+            "mps",
+            vec!["gpu-0"],
+            config(
+                json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS"}}),
+            ),
+            "MPS",
+        ),
         ("huge", vec!["gpu-0"], config(big), "pad"),
     ];
     for (name, devices, configs, says) in table {
@@ -46,10 +77,8 @@ async fn bad_claims_are_refused_one_by_one() {
         ..good.clone()
     };
     // All in one call: each is answered by itself.
-    let answers = plugin
-        .prepare(&[other_uid.clone(), unknown.clone(), good.clone()])
-        .await
-        .unwrap();
+    let answers =
+        plugin.prepare(&[other_uid.clone(), unknown.clone(), good.clone()]).await.unwrap();
     assert!(answers[&other_uid.uid].as_ref().unwrap_err().contains("re-created"));
     assert!(answers[&unknown.uid].as_ref().unwrap_err().contains("doesn't exist"));
     assert_eq!(answers[&good.uid].as_ref().unwrap().len(), 1);

@@ -1,9 +1,13 @@
 //! The program itself: a node agent as a process of its own, on the simulated NVML, against
 //! the embedded API server over HTTP, called through its real sockets.
 
+// Helpers outside #[test] functions count as tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod bad_input;
 #[cfg(feature = "die-at")]
 mod crash;
+mod docs;
 mod inventory;
 mod publish;
 mod world;

@@ -52,8 +52,11 @@ async fn a_restart_adopts_the_slices_without_a_write() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gpu_that_goes_and_comes_keeps_its_name() {
     let world = World::new("4xh100").await;
-    let (mut agent, _plugin) =
-        world.agent_with(|command| { command.args(["--rescan-ms", "20"]); }).await;
+    let (mut agent, _plugin) = world
+        .agent_with(|command| {
+            command.args(["--rescan-ms", "20"]);
+        })
+        .await;
     let names = || async {
         let slices = world.published().await;
         let devices = slices.into_iter().flat_map(|slice| slice.spec.devices.unwrap_or_default());
@@ -77,8 +80,11 @@ async fn a_driver_that_arrives_late_is_picked_up() {
     let hidden = library.with_extension("hidden");
     std::fs::rename(library, &hidden).unwrap();
     std::fs::create_dir(library).unwrap();
-    let (mut agent, _plugin) =
-        world.agent_with(|command| { command.args(["--retry-ms", "50"]); }).await;
+    let (mut agent, _plugin) = world
+        .agent_with(|command| {
+            command.args(["--retry-ms", "50"]);
+        })
+        .await;
     // A node without a driver says so by a pool that is complete and empty.
     world.until(&mut agent, || async { world.published().await.len() == 1 }).await;
     assert!(world.published().await[0].spec.devices.as_ref().is_none_or(Vec::is_empty));

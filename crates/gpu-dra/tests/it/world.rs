@@ -60,13 +60,17 @@ impl World {
 
     /// A claim that is allocated these devices for request `gpu`, with these configs.
     pub(crate) async fn claim(&self, name: &str, devices: &[&str], configs: &[Value]) -> ClaimRef {
-        let result = |device: &&str| json!({
-            "request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": device,
-        });
-        let config = |parameters: &Value| json!({
-            "source": "FromClaim", "requests": ["gpu"],
-            "opaque": {"driver": "gpu.nvidia.com", "parameters": parameters},
-        });
+        let result = |device: &&str| {
+            json!({
+                "request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": device,
+            })
+        };
+        let config = |parameters: &Value| {
+            json!({
+                "source": "FromClaim", "requests": ["gpu"],
+                "opaque": {"driver": "gpu.nvidia.com", "parameters": parameters},
+            })
+        };
         let results: Vec<_> = devices.iter().map(result).collect();
         let configs: Vec<_> = configs.iter().map(config).collect();
         self.claim_with(name, json!({"devices": {"results": results, "config": configs}})).await
@@ -102,7 +106,11 @@ impl World {
     }
 
     /// Waits for something the agent does by itself.
-    pub(crate) async fn until<F: Future<Output = bool>>(&self, agent: &mut Agent, condition: impl Fn() -> F) {
+    pub(crate) async fn until<F: Future<Output = bool>>(
+        &self,
+        agent: &mut Agent,
+        condition: impl Fn() -> F,
+    ) {
         agent.wait_until("what the test waits for", condition).await.unwrap();
     }
 
@@ -120,13 +128,18 @@ impl World {
     }
 }
 
-pub(crate) async fn prepare(plugin: &Plugin, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, String> {
-    let mut answers = plugin.prepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
+pub(crate) async fn prepare(
+    plugin: &Plugin,
+    claim: &ClaimRef,
+) -> Result<Vec<PreparedDevice>, String> {
+    let mut answers =
+        plugin.prepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
     answers.remove(&claim.uid).expect("every claim has an answer")
 }
 
 pub(crate) async fn unprepare(plugin: &Plugin, claim: &ClaimRef) -> Result<(), String> {
-    let mut answers = plugin.unprepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
+    let mut answers =
+        plugin.unprepare(std::slice::from_ref(claim)).await.map_err(|e| e.to_string())?;
     answers.remove(&claim.uid).expect("every claim has an answer")
 }
 

@@ -25,7 +25,7 @@ fn random() -> u64 {
 }
 
 /// A random UUID of version 4.
-pub(super) fn uid() -> String {
+pub(crate) fn uid() -> String {
     let (high, low) = (random(), random());
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -62,8 +62,15 @@ mod tests {
         assert_eq!(uids.len(), 1000);
         for uid in uids {
             let parts: Vec<&str> = uid.split('-').collect();
-            assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{uid}");
-            assert!(parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']), "{uid}");
+            assert_eq!(
+                parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+                [8, 4, 4, 4, 12],
+                "{uid}"
+            );
+            assert!(
+                parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']),
+                "{uid}"
+            );
         }
     }
 

@@ -43,7 +43,8 @@ impl ApiServer {
             .faults
             .with_dropped(|dropped| schema::decode(kind.schema, body, dropped))
             .map_err(|mismatch| refused(kind, &mismatch.0))?;
-        let duplicates = document.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
+        let duplicates =
+            document.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
         let unknown = decoded.unknown.iter().map(|path| format!("unknown field \"{path}\""));
         let complaints: Vec<String> = duplicates.chain(unknown).collect();
         let warnings = match validation {

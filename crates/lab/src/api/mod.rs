@@ -2,9 +2,11 @@
 //! Controllers, kubelet and the HTTP edge all go through here; only requests of the edge are counted and can
 //! be made to fail, so that a fault strikes the client under test and never the control plane itself.
 
+mod bind;
 mod delete;
 mod identity;
 mod input;
+mod metadata;
 mod patch;
 mod strategy;
 mod watch;
@@ -29,7 +31,7 @@ use crate::selector::Selector;
 use crate::store::{Key, Store};
 
 pub(crate) use delete::success;
-pub(crate) use identity::now;
+pub(crate) use identity::{now, uid};
 
 /// The version that the server says it is.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -59,7 +61,8 @@ impl ApiServer {
             requests: Requests::default(),
         });
         for name in ["default", "kube-system"] {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             server.create(&NAMESPACE, "", namespace, &WriteOptions::by("kube-apiserver"))?;
         }
         Ok(server)
@@ -77,7 +80,12 @@ impl ApiServer {
     /// All selected objects, by namespace and name, and the revision at which they were read. An empty
     /// `namespace` reads all namespaces.
     #[must_use]
-    pub fn list(&self, kind: &Kind, namespace: &str, selector: &Selector) -> (Vec<Arc<Value>>, u64) {
+    pub fn list(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        selector: &Selector,
+    ) -> (Vec<Arc<Value>>, u64) {
         let store = self.store();
         let items = store
             .iter(kind.store)

@@ -65,7 +65,8 @@ impl ApiServer {
         let mut patched = kind.shown(&old);
         edit(kind, &mut patched, patch_type, &document.value)?;
         let patched = Document { value: patched, duplicates: document.duplicates.clone() };
-        let Accepted { object, warnings } = self.accept(kind, &patched, options.field_validation)?;
+        let Accepted { object, warnings } =
+            self.accept(kind, &patched, options.field_validation)?;
         let new = self.replacement(kind, &old, object, subresource)?;
         let writer = Writer::new(options, Operation::Update, subresource);
         let new = apply::track(kind, Some(&old), new, &writer);
@@ -161,7 +162,9 @@ fn edit(kind: &Kind, object: &mut Value, how: PatchType, patch: &Value) -> Resul
                 ApiError::new(
                     422,
                     "Invalid",
-                    Cow::from(format!("the server rejected our request due to an error in our request: {err}")),
+                    Cow::from(format!(
+                        "the server rejected our request due to an error in our request: {err}"
+                    )),
                 )
             })
         }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::write::Subresource;
 use super::identity;
+use super::write::Subresource;
 use crate::kinds::Kind;
 
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {

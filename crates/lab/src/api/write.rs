@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::input::{Accepted, FieldValidation};
+use super::metadata::{check_identity, keep_identity};
 use super::{ApiServer, identity, key_of, strategy};
 use crate::apply::{self, Operation, Writer};
 use crate::error::ApiError;
 use crate::json::Document;
-use crate::kinds::{Kind, NAMESPACE, POD};
+use crate::kinds::{Kind, NAMESPACE};
 use crate::store::Key;
 use crate::validate;
 
@@ -93,7 +94,8 @@ impl ApiServer {
         document: &Document,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
-        let Accepted { object, warnings } = self.accept(kind, document, options.field_validation)?;
+        let Accepted { object, warnings } =
+            self.accept(kind, document, options.field_validation)?;
         let object = self.prepare(kind, namespace, object)?;
         let writer = Writer::new(options, Operation::Update, Subresource::Main);
         let object = apply::track(kind, None, object, &writer);
@@ -108,7 +110,8 @@ impl ApiServer {
         mut object: Value,
     ) -> Result<Value, ApiError> {
         let metadata = &mut object["metadata"];
-        let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let text =
+            |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let given = text(metadata, "namespace");
         if !given.is_empty() && given != namespace {
             return Err(ApiError::bad_request(
@@ -129,7 +132,13 @@ impl ApiServer {
         metadata["uid"] = identity::uid().into();
         metadata["creationTimestamp"] = identity::now().into();
         if let Some(map) = metadata.as_object_mut() {
-            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "managedFields"] {
+            for field in [
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "generation",
+                "selfLink",
+                "managedFields",
+            ] {
                 map.remove(field);
             }
         }
@@ -164,7 +173,12 @@ impl ApiServer {
                 return Err(ApiError::new(
                     403,
                     "Forbidden",
-                    format!("{} \"{}\" is forbidden: unable to create new content in namespace {} because it is being terminated", kind.qualified(), key.name, key.namespace),
+                    format!(
+                        "{} \"{}\" is forbidden: unable to create new content in namespace {} because it is being terminated",
+                        kind.qualified(),
+                        key.name,
+                        key.namespace
+                    ),
                 ));
             }
         }
@@ -203,7 +217,8 @@ impl ApiServer {
         document: &Document,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
-        let Accepted { object, warnings } = self.accept(kind, document, options.field_validation)?;
+        let Accepted { object, warnings } =
+            self.accept(kind, document, options.field_validation)?;
         let writer = Writer::new(options, Operation::Update, subresource);
         let mut failure = ApiError::modified(kind, name);
         for _ in 0..TRIES {
@@ -214,46 +229,6 @@ impl ApiServer {
                 Ok(object) => return Ok(Written { object, created: false, warnings }),
                 // Only a writer that named a revision is told of the race; others go again.
                 Err(conflict) => failure = conflict,
-            }
-        }
-        Err(failure)
-    }
-
-    /// Gives a pod its node, once.
-    ///
-    /// # Errors
-    /// 404, and 409 when it has one.
-    pub fn bind(
-        &self,
-        (namespace, name): (&str, &str),
-        node: &str,
-        options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
-        if node.is_empty() {
-            return Err(ApiError::bad_request("target.name: Required value"));
-        }
-        let writer = Writer::new(options, Operation::Update, Subresource::Main);
-        let mut failure = ApiError::modified(&POD, name);
-        for _ in 0..TRIES {
-            let old = self.get(&POD, namespace, name)?;
-            if let Some(taken) = old["spec"]["nodeName"].as_str().filter(|taken| !taken.is_empty()) {
-                let why = format!("pod {name} is already assigned to node \"{taken}\"");
-                return Err(ApiError::conflict(&POD, name, &why));
-            }
-            let mut new = (*old).clone();
-            new["spec"]["nodeName"] = node.into();
-            let scheduled = json!({
-                "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-                "lastTransitionTime": identity::now(),
-            });
-            let mut conditions = new["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.retain(|condition| condition["type"] != "PodScheduled");
-            conditions.push(scheduled);
-            new["status"]["conditions"] = Value::Array(conditions);
-            let new = apply::track(&POD, Some(&old), new, &writer);
-            match self.swap(&POD, &old, new, options.dry_run) {
-                Ok(object) => return Ok(Written { object, created: false, warnings: Vec::new() }),
-                Err(raced) => failure = raced,
             }
         }
         Err(failure)
@@ -308,7 +283,7 @@ impl ApiServer {
         if !current.is_some_and(|current| Arc::ptr_eq(current, old)) {
             return Err(ApiError::modified(kind, &key.name));
         }
-        if apply::same(old, &new) {
+        if **old == new {
             return Ok(old.clone());
         }
         if dry_run {
@@ -330,7 +305,12 @@ impl ApiServer {
     }
 
     /// The rules that look at other objects: access to devices for administration needs a labelled namespace.
-    fn admit(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<crate::error::FieldError> {
+    fn admit(
+        &self,
+        kind: &Kind,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Vec<crate::error::FieldError> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let labelled = || {
             self.get(&NAMESPACE, "", namespace).is_ok_and(|found| {
@@ -341,60 +321,5 @@ impl ApiServer {
             return Vec::new();
         }
         validate::admin_access(kind, object, labelled)
-    }
-}
-
-fn check_identity(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), ApiError> {
-    let metadata = &new["metadata"];
-    let given = |field: &str| metadata[field].as_str().filter(|text| !text.is_empty());
-    if let Some(name) = given("name").filter(|name| *name != key.name) {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            key.name
-        )));
-    }
-    if given("namespace").is_some_and(|namespace| namespace != key.namespace) {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
-    if let Some(wanted) = given("uid").filter(|wanted| *wanted != uid) {
-        return Err(ApiError::conflict(
-            kind,
-            &key.name,
-            &format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"),
-        ));
-    }
-    let revision = given("resourceVersion").unwrap_or("0");
-    if revision != "0" && old["metadata"]["resourceVersion"] != revision {
-        return Err(ApiError::modified(kind, &key.name));
-    }
-    Ok(())
-}
-
-/// What no update changes.
-fn keep_identity(old: &Value, new: &mut Value) {
-    for field in [
-        "name",
-        "namespace",
-        "generateName",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "managedFields",
-    ] {
-        let kept = old["metadata"].get(field).cloned();
-        let Some(metadata) = new["metadata"].as_object_mut() else {
-            new["metadata"] = json!({});
-            return keep_identity(old, new);
-        };
-        match kept {
-            Some(value) => metadata.insert(field.to_owned(), value),
-            None => metadata.remove(field),
-        };
     }
 }

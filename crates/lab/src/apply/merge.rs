@@ -109,13 +109,14 @@ pub(crate) fn strategic(shape: &Shape, live: &mut Value, patch: &Value) {
     if let Some(kept) = given.get("$retainKeys").and_then(Value::as_array) {
         live.retain(|key, _| kept.iter().any(|kept| kept == key));
     }
-    for (key, value) in given {
+    let directive =
+        |key: &str| key == "$patch" || key == "$retainKeys" || key.starts_with("$setElementOrder/");
+    for (key, value) in given.iter().filter(|(key, _)| !directive(key)) {
         if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
             let doomed = value.as_array().map(Vec::as_slice).unwrap_or_default();
             if let Some(items) = live.get_mut(list).and_then(Value::as_array_mut) {
                 items.retain(|item| !doomed.contains(item));
             }
-        } else if key.starts_with('$') {
         } else if value.is_null() {
             live.remove(key);
         } else {

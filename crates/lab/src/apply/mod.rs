@@ -134,11 +134,6 @@ fn strip_system(set: &mut FieldSet) {
     }
 }
 
-/// Whether a write changes nothing.
-pub(crate) fn same(old: &Value, new: &Value) -> bool {
-    old == new
-}
-
 /// Records in `new` that `writer` changed what differs from `old`.
 pub(crate) fn track(
     kind: &Kind,

@@ -41,7 +41,8 @@ impl FieldSet {
         let old_parts: BTreeMap<String, (&Value, Shape)> = old
             .map(|old| self::parts(shape, old).into_iter().map(|(e, v, s)| (e, (v, s))).collect())
             .unwrap_or_default();
-        let mut set = Self { here: old.is_none() && has_identity(shape), children: BTreeMap::new() };
+        let mut set =
+            Self { here: old.is_none() && has_identity(shape), children: BTreeMap::new() };
         for (element, value, shape) in parts {
             let before = old_parts.get(&element).map(|(value, _)| *value);
             let child = Self::changed(&shape, before, value);
@@ -108,10 +109,7 @@ impl FieldSet {
         for (element, child) in &self.children {
             let step = match element.split_once(':') {
                 Some(("f", name)) => format!(".{name}"),
-                Some(("k", key)) => {
-                    let key = key.trim_start_matches('{').trim_end_matches('}').replace("\":", "=");
-                    format!("[{}]", key.replace("=", "=").trim_start_matches('"'))
-                }
+                Some(("k", key)) => format!("[{}]", key_text(key)),
                 Some((_, value)) => format!("[={value}]"),
                 None => element.clone(),
             };
@@ -146,6 +144,14 @@ impl FieldSet {
     }
 }
 
+/// `name="main"` for `{"name":"main"}`.
+fn key_text(key: &str) -> String {
+    let fields: BTreeMap<String, Value> = serde_json::from_str(key).unwrap_or_default();
+    let fields: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    fields.join(",")
+}
+
 /// Maps and merged lists are members themselves; a struct is only its fields.
 fn has_identity(shape: &Shape) -> bool {
     matches!(shape, Shape::Map(..) | Shape::List(..))
@@ -162,13 +168,13 @@ pub(super) fn parts<'v>(shape: &Shape, value: &'v Value) -> Vec<(String, &'v Val
                 })
                 .collect()
         }
-        (Shape::Map(element, Merge::Each), Value::Object(map)) => {
-            map.iter().map(|(key, value)| (format!("f:{key}"), value, (**element).clone())).collect()
-        }
-        (Shape::List(element, Merge::Keys(keys)), Value::Array(items)) => items
+        (Shape::Map(element, Merge::Each), Value::Object(map)) => map
             .iter()
-            .map(|item| (item_element(keys, item), item, (**element).clone()))
+            .map(|(key, value)| (format!("f:{key}"), value, (**element).clone()))
             .collect(),
+        (Shape::List(element, Merge::Keys(keys)), Value::Array(items)) => {
+            items.iter().map(|item| (item_element(keys, item), item, (**element).clone())).collect()
+        }
         (Shape::List(element, Merge::Each), Value::Array(items)) => {
             items.iter().map(|item| (format!("v:{item}"), item, (**element).clone())).collect()
         }
@@ -206,6 +212,7 @@ mod tests {
         });
         assert_eq!(set.to_fields(), fields);
         assert_eq!(FieldSet::from_fields(&fields), set);
+        assert!(set.paths().contains(&".spec.containers[name=\"c\"].image".to_owned()));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::kinds::{POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE};
 use crate::selector::Selector;
 
 const NAME: &str = "resource-claim-controller";
+/// How often a change is dealt with when others write at the same time.
+const TRIES: usize = 5;
 /// Keeps an allocated claim from being deleted.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Which entry of the pod's `resourceClaims` a generated claim is for.
@@ -40,22 +42,28 @@ impl ClaimController {
                 notice = claims.next(None) => notice,
                 notice = templates.next(None) => notice,
             };
-            let done = match notice {
+            match notice {
                 None => return,
-                Some(Ok(Notice::Object(_, object))) => self.changed(&object),
-                Some(Ok(_)) => Ok(()),
+                Some(Ok(Notice::Object(_, object))) => self.deal_with(&object),
+                Some(Ok(_)) => {}
                 Some(Err(_)) => {
                     pods = self.server.watch(&POD, "", all(), None);
                     claims = self.server.watch(&RESOURCE_CLAIM, "", all(), None);
                     templates = self.server.watch(&RESOURCE_CLAIM_TEMPLATE, "", all(), None);
-                    Ok(())
                 }
-            };
-            if let Err(err) = done {
-                // Whoever came in between has changed the object, so that there is another notice.
-                tracing::debug!(%err, "claim controller was overtaken");
             }
         }
+    }
+
+    /// Each step reads the present anew, so that one who was overtaken only has to start again.
+    fn deal_with(&self, object: &Value) {
+        for _ in 0..TRIES {
+            match self.changed(object) {
+                Ok(()) => return,
+                Err(err) => tracing::debug!(%err, "claim controller was overtaken"),
+            }
+        }
+        tracing::warn!(name = text(object, "/metadata/name"), "claims not brought up to date");
     }
 
     fn changed(&self, object: &Value) -> Result<(), ApiError> {
@@ -78,7 +86,9 @@ impl ClaimController {
         for claim in claims {
             let reserved = claim["status"]["reservedFor"].as_array().into_iter().flatten();
             let uid = &seen["metadata"]["uid"];
-            if reserved.into_iter().any(|consumer| &consumer["uid"] == uid) || owned_by(&claim, seen) {
+            if reserved.into_iter().any(|consumer| &consumer["uid"] == uid)
+                || owned_by(&claim, seen)
+            {
                 self.sync_claim(namespace, text(&claim, "/metadata/name"))?;
             }
         }
@@ -97,7 +107,9 @@ impl ClaimController {
                 continue;
             }
             match self.make_claim(pod, text(entry, "/name"), template) {
-                Ok(name) => statuses.push(json!({"name": entry["name"], "resourceClaimName": name})),
+                Ok(name) => {
+                    statuses.push(json!({"name": entry["name"], "resourceClaimName": name}));
+                }
                 Err(err) => {
                     let why = format!("PodResourceClaim {}: {err}", text(entry, "/name"));
                     self.herald.warn(pod, NAME, "FailedResourceClaimCreation", &why);
@@ -192,11 +204,9 @@ impl ClaimController {
         let owners = claim["metadata"]["ownerReferences"].as_array();
         let pod = owners.into_iter().flatten().find(|owner| owner["kind"] == "Pod");
         let namespace = text(claim, "/metadata/namespace");
-        pod.is_some_and(|owner| {
-            match self.server.get(&POD, namespace, text(owner, "/name")) {
-                Ok(pod) => pod["metadata"]["uid"] == owner["uid"] && finished(&pod),
-                Err(_) => false,
-            }
+        pod.is_some_and(|owner| match self.server.get(&POD, namespace, text(owner, "/name")) {
+            Ok(pod) => pod["metadata"]["uid"] == owner["uid"] && finished(&pod),
+            Err(_) => false,
         })
     }
 }

@@ -141,7 +141,11 @@ mod tests {
 
     #[test]
     fn the_newest_class_stands_behind_the_name() {
-        let classes = [class("old", "2026-01-01T00:00:00Z"), class("b", "2026-02-01T00:00:00Z"), class("a", "2026-02-01T00:00:00Z")];
+        let classes = [
+            class("old", "2026-01-01T00:00:00Z"),
+            class("b", "2026-02-01T00:00:00Z"),
+            class("a", "2026-02-01T00:00:00Z"),
+        ];
         let special = claim(&pod(), &classes).unwrap();
         assert_eq!(
             special.claim["spec"]["devices"]["requests"],

@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::resource::v1::AllocationResult;
 use serde_json::{Value, json};
 
 use super::claims::FINALIZER;
-use super::devices::{self, Cluster};
+use super::devices::{self, Devices, Snapshot, Unfit};
 use super::extended::{self, SpecialClaim};
 use super::{finished, is_deleting, patch_status, text};
 use crate::api::{ApiServer, Notice, Subresource, Watch, WriteOptions, now};
@@ -91,9 +92,14 @@ impl Scheduler {
                 && pod["spec"].get("schedulingGates").is_none()
                 && text(pod, "/spec/schedulerName") == NAME
         });
+        if pods.is_empty() {
+            return;
+        }
         pods.sort_by_key(|pod| text(pod, "/metadata/creationTimestamp").to_owned());
+        let snapshot = Snapshot::read(&self.server);
+        let mut devices = Devices::new(&snapshot);
         for pod in pods {
-            match self.schedule(&pod) {
+            match self.schedule(&pod, &snapshot, &mut devices) {
                 Ok(()) | Err(Unplaced::Waiting) => {}
                 Err(Unplaced::Because(why)) => self.refuse(&pod, &why),
                 Err(Unplaced::Overtaken(err)) => {
@@ -103,29 +109,35 @@ impl Scheduler {
         }
     }
 
-    fn schedule(&self, pod: &Value) -> Result<(), Unplaced> {
+    fn schedule(
+        &self,
+        pod: &Value,
+        snapshot: &Snapshot,
+        devices: &mut Devices<'_>,
+    ) -> Result<(), Unplaced> {
         let mut needed = self.needed(pod)?;
-        let (nodes, _) = self.server.list(&NODE, "", &Selector::default());
-        let cluster = Cluster::read(&self.server);
+        let open: Vec<&Value> = needed
+            .iter()
+            .map(|needed| &*needed.claim)
+            .filter(|claim| claim["status"].get("allocation").is_none())
+            .collect();
+        let open = devices::typed_claims(&open).map_err(Unplaced::Because)?;
         let mut reasons: Vec<String> = Vec::new();
-        for node in &nodes {
-            let open: Vec<&Value> = needed
-                .iter()
-                .map(|needed| &*needed.claim)
-                .filter(|claim| claim["status"].get("allocation").is_none())
-                .collect();
-            let placed = fits(pod, node)
-                .and_then(|()| allocated_here(&needed, node))
-                .and_then(|()| devices::allocate(&cluster, node, &open));
+        for node in snapshot.nodes() {
+            let placed = fits(pod, &node.object)
+                .and_then(|()| allocated_here(&needed, &node.object))
+                .map_err(Unfit::Here)
+                .and_then(|()| devices.allocate(node, &open));
             match placed {
                 Ok(allocations) => {
-                    let name = text(node, "/metadata/name").to_owned();
-                    return self.bind(pod, &name, &mut needed, allocations);
+                    let name = text(&node.object, "/metadata/name");
+                    return self.bind(pod, name, &mut needed, allocations, devices);
                 }
-                Err(why) => reasons.push(why),
+                Err(Unfit::Here(why)) => reasons.push(why),
+                Err(Unfit::Everywhere(why)) => return Err(Unplaced::Because(why)),
             }
         }
-        Err(Unplaced::Because(summary(nodes.len(), &reasons)))
+        Err(Unplaced::Because(summary(reasons.len(), &reasons)))
     }
 
     /// The claims of the pod, and one for its extended resources.
@@ -136,15 +148,17 @@ impl Scheduler {
         for entry in pod["spec"]["resourceClaims"].as_array().into_iter().flatten() {
             let direct = text(entry, "/resourceClaimName");
             let name = if direct.is_empty() {
-                let mut found = statuses.into_iter().flatten().filter(|s| s["name"] == entry["name"]);
+                let mut found =
+                    statuses.into_iter().flatten().filter(|s| s["name"] == entry["name"]);
                 found.next().map(|status| text(status, "/resourceClaimName"))
             } else {
                 Some(direct)
             };
             let Some(name) = name else { return Err(Unplaced::Waiting) };
-            let claim = self.server.get(&RESOURCE_CLAIM, namespace, name).map_err(|_| {
-                Unplaced::Because(format!("resourceclaim \"{name}\" not found"))
-            })?;
+            let claim = self
+                .server
+                .get(&RESOURCE_CLAIM, namespace, name)
+                .map_err(|_| Unplaced::Because(format!("resourceclaim \"{name}\" not found")))?;
             if is_deleting(&claim) {
                 let why = format!("resourceclaim \"{name}\" is being deleted");
                 return Err(Unplaced::Because(why));
@@ -177,7 +191,8 @@ impl Scheduler {
         pod: &Value,
         node: &str,
         needed: &mut [Needed],
-        allocations: Vec<Value>,
+        allocations: Vec<AllocationResult>,
+        devices: &mut Devices<'_>,
     ) -> Result<(), Unplaced> {
         let at = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
         let by = WriteOptions::by(NAME);
@@ -194,7 +209,10 @@ impl Scheduler {
             }
             let open = needed.claim["status"].get("allocation").is_none();
             let allocation = if open { allocations.next() } else { None };
-            self.reserve(pod, &needed.claim, allocation)?;
+            self.reserve(pod, &needed.claim, allocation.as_ref())?;
+            if let Some(allocation) = &allocation {
+                devices.assume(&needed.claim, allocation);
+            }
         }
         self.server.bind(at, node, &by)?;
         let message = format!("Successfully assigned {}/{} to {node}", at.0, at.1);
@@ -202,20 +220,26 @@ impl Scheduler {
         Ok(())
     }
 
-    fn reserve(&self, pod: &Value, claim: &Value, allocation: Option<Value>) -> Result<(), ApiError> {
+    fn reserve(
+        &self,
+        pod: &Value,
+        claim: &Value,
+        allocation: Option<&AllocationResult>,
+    ) -> Result<(), ApiError> {
         let at = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
         let by = WriteOptions::by(NAME);
         let mut new = claim.clone();
-        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let mut finalizers =
+            claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         if allocation.is_some() && !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             finalizers.push(FINALIZER.into());
             new["metadata"]["finalizers"] = finalizers.into();
             let updated = self.server.update(&RESOURCE_CLAIM, at, Subresource::Main, new, &by)?;
             new = (*updated.object).clone();
         }
-        if let Some(mut allocation) = allocation {
-            allocation["allocationTimestamp"] = now().into();
-            new["status"]["allocation"] = allocation;
+        if let Some(allocation) = allocation {
+            new["status"]["allocation"] = json!(allocation);
+            new["status"]["allocation"]["allocationTimestamp"] = now().into();
         }
         let mut consumers = new["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
         if !consumers.iter().any(|consumer| consumer["uid"] == pod["metadata"]["uid"]) {
@@ -287,7 +311,8 @@ fn summary(nodes: usize, reasons: &[String]) -> String {
     if counted.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
-    let parts: Vec<String> = counted.iter().map(|(count, reason)| format!("{count} {reason}")).collect();
+    let parts: Vec<String> =
+        counted.iter().map(|(count, reason)| format!("{count} {reason}")).collect();
     format!("0/{nodes} nodes are available: {}.", parts.join(", "))
 }
 

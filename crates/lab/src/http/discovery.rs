@@ -14,7 +14,9 @@ pub(super) fn document(path: &str) -> Option<Value> {
     match segments.as_slice() {
         [] => Some(json!({"paths": ["/api", "/api/v1", "/apis", "/openapi/v3", "/version"]})),
         ["version"] => Some(version()),
-        ["api"] => Some(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
+        ["api"] => Some(
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        ),
         ["api", version] => resources("", version),
         ["apis"] => {
             let groups: Vec<Value> = groups().into_iter().map(group).collect();

@@ -27,7 +27,8 @@ impl Listener {
     /// `InvalidInput` for an address that isn't loopback, else those of binding.
     pub async fn start(server: Arc<ApiServer>, addr: SocketAddr) -> io::Result<Self> {
         if !addr.ip().is_loopback() {
-            let why = format!("{addr} is no loopback address: this API server has no access control");
+            let why =
+                format!("{addr} is no loopback address: this API server has no access control");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let listener = TcpListener::bind(addr).await?;

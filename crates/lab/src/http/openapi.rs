@@ -83,9 +83,18 @@ fn name_of(name: &str) -> String {
         name if name.starts_with("Resource") && name != "ResourceRequirements" => {
             "io.k8s.api.resource.v1"
         }
-        name if ["Device", "Counter", "Capacity", "CEL", "ExactDevice", "Allocat", "Opaque", "NetworkDevice"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix)) =>
+        name if [
+            "Device",
+            "Counter",
+            "Capacity",
+            "CEL",
+            "ExactDevice",
+            "Allocat",
+            "Opaque",
+            "NetworkDevice",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix)) =>
         {
             "io.k8s.api.resource.v1"
         }

@@ -128,7 +128,9 @@ fn watch(server: &Arc<ApiServer>, call: &Call) -> Result<Response<Body>, ApiErro
         ("" | "0", "false") => Some(server.list(call.kind, &call.namespace, &selector).1),
         ("" | "0", _) => None,
         (text, _) => Some(text.parse().map_err(|_| {
-            ApiError::bad_request(format!("Invalid value: \"{text}\": resourceVersion is no number"))
+            ApiError::bad_request(format!(
+                "Invalid value: \"{text}\": resourceVersion is no number"
+            ))
         })?),
     };
     let seconds = call.number("timeoutSeconds")?.filter(|&seconds| seconds > 0).unwrap_or(WATCH);

@@ -108,14 +108,13 @@ pub(super) fn route(parts: &http::request::Parts) -> Result<Route, ApiError> {
         _ => return Err(ApiError::no_such_path()),
     };
     let (namespace, plural, name, subresource) = match rest {
-        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => {
-            match rest {
-                [] => (*namespace, *plural, "", ""),
-                [name] => (*namespace, *plural, *name, ""),
-                [name, part] => (*namespace, *plural, *name, *part),
-                _ => return Err(ApiError::no_such_path()),
-            }
-        }
+        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => match rest
+        {
+            [] => (*namespace, *plural, "", ""),
+            [name] => (*namespace, *plural, *name, ""),
+            [name, part] => (*namespace, *plural, *name, *part),
+            _ => return Err(ApiError::no_such_path()),
+        },
         [plural] => ("", *plural, "", ""),
         [plural, name] => ("", *plural, *name, ""),
         [plural, name, part] => ("", *plural, *name, *part),

@@ -35,9 +35,7 @@ fn columns(kind: &Kind) -> &'static [Column] {
             ("IP", TEXT, 1),
             ("Node", TEXT, 1),
         ],
-        "ResourceSlice" => {
-            &[NAME, ("Node", TEXT, 0), ("Driver", TEXT, 0), ("Pool", TEXT, 0), AGE]
-        }
+        "ResourceSlice" => &[NAME, ("Node", TEXT, 0), ("Driver", TEXT, 0), ("Pool", TEXT, 0), AGE],
         "ResourceClaim" => &[NAME, ("State", TEXT, 0), AGE],
         "Namespace" => &[NAME, ("Status", TEXT, 0), AGE],
         "ConfigMap" => &[NAME, ("Data", "integer", 0), AGE],

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::answer;
 use super::request::Call;
-use crate::api::{self, ApiServer, DeleteOptions, PatchType, Subresource, WriteOptions, Written};
+use crate::api::{self, ApiServer, DeleteOptions, PatchType, WriteOptions, Written};
 use crate::error::ApiError;
 use crate::json::{self, Document};
 
@@ -76,8 +76,7 @@ fn delete(server: &Arc<ApiServer>, call: &Call, body: &[u8]) -> Result<Response<
     let options = delete_options(call, body)?;
     if call.verb == "deletecollection" {
         let selector = call.selector()?;
-        let items =
-            server.delete_collection(call.kind, &call.namespace, &selector, &options)?;
+        let items = server.delete_collection(call.kind, &call.namespace, &selector, &options)?;
         let list = json!({
             "kind": format!("{}List", call.kind.kind), "apiVersion": call.kind.api_version(),
             "metadata": {}, "items": items.iter().map(|item| call.kind.shown(item)).collect::<Vec<_>>(),
@@ -128,6 +127,5 @@ fn bind(
     let at = (&*call.namespace, &*call.name);
     server.bind(at, node, options)?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    debug_assert_eq!(call.part(), Subresource::Main);
     Ok(answer::json(StatusCode::CREATED, &status))
 }

@@ -9,8 +9,9 @@ use gpu_dra_model::{ClaimRef, ClaimUid};
 use serde_json::Value;
 
 use super::Shared;
-use super::plugins::{Plugins, chain};
+use super::plugins::Plugins;
 use crate::control::text;
+use crate::error::chain;
 use crate::events::LabEvent;
 use crate::kinds::RESOURCE_CLAIM;
 

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Shared;
+use crate::error::chain;
 use crate::events::LabEvent;
 
 /// A broken health stream is first tried again after this: most often the driver was only restarted.
@@ -260,16 +261,4 @@ async fn monitor(plugins: std::sync::Weak<Plugins>, plugin: Plugin) {
 /// A driver without the health service has answered, so it is connected.
 fn is_unimplemented(err: &CallError) -> bool {
     matches!(err, CallError::Rpc { source, .. } if source.code() == tonic::Code::Unimplemented)
-}
-
-/// An error with its sources, as the kubelet prints them.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

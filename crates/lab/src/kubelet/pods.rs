@@ -50,8 +50,7 @@ pub(super) async fn run(shared: Arc<Shared>, plugins: Arc<Plugins>) {
             Some(Err(_)) => pods = shared.server.watch(&POD, "", selector(), None),
             Some(Ok(Notice::Object(change, pod))) => {
                 let uid = text(&pod, "/metadata/uid").to_owned();
-                let seen =
-                    if change == Change::Deleted { Seen::Gone } else { Seen::Present(pod) };
+                let seen = if change == Change::Deleted { Seen::Gone } else { Seen::Present(pod) };
                 match workers.get(&uid).filter(|sender| !sender.is_closed()) {
                     Some(sender) => {
                         sender.send_replace(seen);
@@ -88,12 +87,10 @@ async fn work(
                 Ok(()) => return,
                 failed => failed,
             },
-            Seen::Present(pod) if is_deleting(&pod) => {
-                match shared.remove(&pod, &plugins).await {
-                    Ok(()) => return,
-                    failed => failed,
-                }
-            }
+            Seen::Present(pod) if is_deleting(&pod) => match shared.remove(&pod, &plugins).await {
+                Ok(()) => return,
+                failed => failed,
+            },
             Seen::Present(pod) if finished(&pod) => shared.take_down(&uid, &plugins).await,
             Seen::Present(pod) => match &running {
                 Some(claims) => {
@@ -161,7 +158,8 @@ impl Shared {
         };
         for container in list(pod, "initContainers").iter().chain(list(pod, "containers")) {
             if let Err(why) = self.start(pod, container, &claims) {
-                let message = format!("error creating container {}: {why}", text(container, "/name"));
+                let message =
+                    format!("error creating container {}: {why}", text(container, "/name"));
                 self.herald.warn(pod, NAME, "Failed", &message);
                 self.write_status(pod, status::waiting(pod, "CreateContainerError", &message))?;
                 return Err(message);
@@ -205,7 +203,8 @@ impl Shared {
     /// Writes what differs; the answer to no difference is no write.
     fn write_status(&self, pod: &Value, status: Value) -> Result<(), String> {
         let at = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
-        let patch = serde_json::json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
+        let patch =
+            serde_json::json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
         control::patch_status(&self.server, &POD, at, patch, NAME).map_err(|err| err.to_string())
     }
 
@@ -219,6 +218,7 @@ impl Shared {
     async fn remove(&self, pod: &Value, plugins: &Plugins) -> Result<(), String> {
         let uid = text(pod, "/metadata/uid");
         if let Err(why) = self.take_down(uid, plugins).await {
+            // The real kubelet only logs this; here it is for people to see.
             let message = format!("Failed to unprepare dynamic resources: {why}");
             self.herald.warn(pod, NAME, "FailedUnprepareDynamicResources", &message);
             return Err(why);

@@ -114,9 +114,8 @@ impl Decoder<'_> {
         }
         let decoded = self.shape(owner, &field.shape, value)?;
         let opaque = matches!(field.shape, Shape::Scalar(Scalar::Any | Scalar::Raw));
-        let left_out = !self.sparse
-            && !field.always
-            && !field.pointer && !opaque && is_zero(&decoded);
+        let left_out =
+            !self.sparse && !field.always && !field.pointer && !opaque && is_zero(&decoded);
         Ok((!left_out).then_some(decoded))
     }
 
@@ -260,17 +259,24 @@ mod tests {
 
     #[test]
     fn drops_the_empty_and_fills_the_required() {
-        let got = decoded("ResourceSliceSpec", json!({"driver": "d", "devices": null, "nodeName": ""}));
+        let got =
+            decoded("ResourceSliceSpec", json!({"driver": "d", "devices": null, "nodeName": ""}));
         assert_eq!(
             got.value,
             json!({"driver": "d", "nodeName": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}})
         );
-        assert_eq!(decoded("ResourceClaimSpec", json!(null)).value, json!({"devices": {"requests": null}}));
+        assert_eq!(
+            decoded("ResourceClaimSpec", json!(null)).value,
+            json!({"devices": {"requests": null}})
+        );
     }
 
     #[test]
     fn names_unknown_fields_with_their_indices() {
-        let got = decoded("ResourceSlice", json!({"spec": {"devices": [{"name": "a", "basic": {}}], "x": 1}}));
+        let got = decoded(
+            "ResourceSlice",
+            json!({"spec": {"devices": [{"name": "a", "basic": {}}], "x": 1}}),
+        );
         assert_eq!(got.unknown, ["spec.x", "spec.devices[0].basic"]);
     }
 
@@ -285,8 +291,14 @@ mod tests {
 
     #[test]
     fn keeps_quantities_canonical_and_drops_gated_fields() {
-        let got = decoded("Device", json!({"name": "a", "attributes": {"m": {"strings": ["x"]}}, "capacity": {"memory": {"value": "1024Mi"}}}));
-        assert_eq!(got.value, json!({"name": "a", "attributes": {"m": {}}, "capacity": {"memory": {"value": "1Gi"}}}));
+        let got = decoded(
+            "Device",
+            json!({"name": "a", "attributes": {"m": {"strings": ["x"]}}, "capacity": {"memory": {"value": "1024Mi"}}}),
+        );
+        assert_eq!(
+            got.value,
+            json!({"name": "a", "attributes": {"m": {}}, "capacity": {"memory": {"value": "1Gi"}}})
+        );
         let off = BTreeSet::from([("Device".to_owned(), "capacity".to_owned())]);
         let got = decode("Device", &json!({"name": "a", "capacity": {}}), &off).unwrap();
         assert_eq!(got.value, json!({"name": "a"}));

@@ -45,8 +45,8 @@ pub(crate) enum Shape {
     Scalar(Scalar),
     /// A named type.
     Struct(&'static str),
-    List(Box<Shape>, Merge),
-    Map(Box<Shape>, Merge),
+    List(Box<Self>, Merge),
+    Map(Box<Self>, Merge),
 }
 
 /// How a list or map is merged.

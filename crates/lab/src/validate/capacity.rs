@@ -66,7 +66,9 @@ fn check_values(
         }
         found |= value == default;
         match previous {
-            Some(before) if before == value => errors.push(FieldError::duplicate(&path, &show(value))),
+            Some(before) if before == value => {
+                errors.push(FieldError::duplicate(&path, &show(value)));
+            }
             Some(before) if before > value => errors.push(FieldError::invalid(
                 &path,
                 &show(value),

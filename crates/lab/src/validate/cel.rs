@@ -22,9 +22,11 @@ pub(super) fn check(errors: &mut Errors, path: &str, expression: &str) {
             let at = Position { line: *line, column: *column };
             point_at(expression, at, &format!("Syntax error: {reason}"))
         }
-        CompileError::Undeclared { at, name } => {
-            point_at(expression, *at, &format!("undeclared reference to '{name}' (in container '')"))
-        }
+        CompileError::Undeclared { at, name } => point_at(
+            expression,
+            *at,
+            &format!("undeclared reference to '{name}' (in container '')"),
+        ),
         CompileError::NoOverload { at, function, arguments } => point_at(
             expression,
             *at,

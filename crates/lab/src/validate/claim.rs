@@ -21,11 +21,11 @@ pub(super) fn check_class(errors: &mut Errors, spec: &Value) {
     selectors(errors, "spec.selectors", spec);
     let configs = (list(spec, "config"), MOST_CONFIGS);
     each(errors, "spec.config", configs, no_key, opaque);
-    if let Some(name) = spec.get("extendedResourceName") {
-        if !names::extended_resource_ok(name.as_str().unwrap_or_default()) {
-            let why = "must be a valid extended resource name";
-            errors.push(FieldError::invalid("spec.extendedResourceName", name, why));
-        }
+    if let Some(name) = spec.get("extendedResourceName")
+        && !names::extended_resource_ok(name.as_str().unwrap_or_default())
+    {
+        let why = "must be a valid extended resource name";
+        errors.push(FieldError::invalid("spec.extendedResourceName", name, why));
     }
 }
 
@@ -47,9 +47,15 @@ pub(super) fn check(errors: &mut Errors, path: &str, spec: &Value) {
     each(errors, &format!("{path}.requests"), requests, |r| r["name"].as_str(), check_request);
     let known = request_names(spec);
     let constraints = (list(devices, "constraints"), MOST_CONSTRAINTS);
-    each(errors, &format!("{path}.constraints"), constraints, no_key, |errors, path, constraint| {
-        check_constraint(errors, path, constraint, &known);
-    });
+    each(
+        errors,
+        &format!("{path}.constraints"),
+        constraints,
+        no_key,
+        |errors, path, constraint| {
+            check_constraint(errors, path, constraint, &known);
+        },
+    );
     let configs = (list(devices, "config"), MOST_CONFIGS);
     each(errors, &format!("{path}.config"), configs, no_key, |errors, path, config| {
         check_names(errors, path, config, &known);
@@ -97,10 +103,16 @@ fn check_request(errors: &mut Errors, path: &str, request: &Value) {
         (None, false) => {
             let path = format!("{path}.firstAvailable");
             let alternatives = (alternatives, MOST_ALTERNATIVES);
-            each(errors, &path, alternatives, |a| a["name"].as_str(), |errors, path, alternative| {
-                names::label(errors, &format!("{path}.name"), text(alternative, "name"));
-                check_devices(errors, path, alternative);
-            });
+            each(
+                errors,
+                &path,
+                alternatives,
+                |a| a["name"].as_str(),
+                |errors, path, alternative| {
+                    names::label(errors, &format!("{path}.name"), text(alternative, "name"));
+                    check_devices(errors, path, alternative);
+                },
+            );
         }
     }
 }
@@ -172,12 +184,7 @@ fn selectors(errors: &mut Errors, path: &str, object: &Value) {
     });
 }
 
-fn check_constraint(
-    errors: &mut Errors,
-    path: &str,
-    constraint: &Value,
-    known: &BTreeSet<String>,
-) {
+fn check_constraint(errors: &mut Errors, path: &str, constraint: &Value, known: &BTreeSet<String>) {
     check_names(errors, path, constraint, known);
     let set: Vec<&str> = ["matchAttribute", "distinctAttribute"]
         .into_iter()

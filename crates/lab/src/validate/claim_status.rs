@@ -13,13 +13,19 @@ const MOST_CONDITIONS: usize = 8;
 pub(super) fn check(errors: &mut Errors, new: &Value, old: &Value) {
     let status = &new["status"];
     let consumers = (list(status, "reservedFor"), MOST_CONSUMERS);
-    each(errors, "status.reservedFor", consumers, |c| c["uid"].as_str(), |errors, path, consumer| {
-        for field in ["resource", "name", "uid"] {
-            if text(consumer, field).is_empty() {
-                errors.push(FieldError::required(&format!("{path}.{field}"), ""));
+    each(
+        errors,
+        "status.reservedFor",
+        consumers,
+        |c| c["uid"].as_str(),
+        |errors, path, consumer| {
+            for field in ["resource", "name", "uid"] {
+                if text(consumer, field).is_empty() {
+                    errors.push(FieldError::required(&format!("{path}.{field}"), ""));
+                }
             }
-        }
-    });
+        },
+    );
     let allocation = status.get("allocation");
     if let Some(allocation) = allocation {
         check_allocation(errors, new, allocation);
@@ -79,7 +85,13 @@ fn check_devices(errors: &mut Errors, status: &Value) {
             errors.push(FieldError::invalid(&path, &shown, why));
         }
         let conditions = (list(device, "conditions"), MOST_CONDITIONS);
-        each(errors, &format!("{path}.conditions"), conditions, |c| c["type"].as_str(), check_condition);
+        each(
+            errors,
+            &format!("{path}.conditions"),
+            conditions,
+            |c| c["type"].as_str(),
+            check_condition,
+        );
         if let Some(data) = device.get("data").filter(|data| !data.is_null()) {
             claim::data(errors, &format!("{path}.data"), data);
         }

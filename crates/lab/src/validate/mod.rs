@@ -58,11 +58,7 @@ pub(crate) fn update(kind: &Kind, new: &Value, old: &Value, part: Subresource) -
 }
 
 /// Requests with `adminAccess` need a labelled namespace; `labelled` is asked only if there is one.
-pub(crate) fn admin_access(
-    kind: &Kind,
-    object: &Value,
-    labelled: impl FnOnce() -> bool,
-) -> Errors {
+pub(crate) fn admin_access(kind: &Kind, object: &Value, labelled: impl FnOnce() -> bool) -> Errors {
     let requests = match kind.kind {
         "ResourceClaim" => object.pointer("/spec/devices/requests"),
         "ResourceClaimTemplate" => object.pointer("/spec/spec/devices/requests"),

@@ -46,7 +46,12 @@ pub(super) fn label(errors: &mut Errors, field: &str, value: &str) {
         push(errors, field, value, "must be no more than 63 characters");
     }
     if !label_ok(value) {
-        push(errors, field, value, if subdomain_ok(value) { "must not contain dots" } else { LABEL });
+        push(
+            errors,
+            field,
+            value,
+            if subdomain_ok(value) { "must not contain dots" } else { LABEL },
+        );
     }
 }
 
@@ -145,7 +150,12 @@ pub(super) fn label_key(errors: &mut Errors, field: &str, value: &str) {
         Some((prefix, name)) => (Some(prefix), name),
     };
     if name.contains('/') {
-        push(errors, field, shown, format!("a valid label key must consist of {}", &NAME_PART[10..]));
+        push(
+            errors,
+            field,
+            shown,
+            format!("a valid label key must consist of {}", &NAME_PART[10..]),
+        );
         return;
     }
     match prefix {
@@ -194,7 +204,9 @@ pub(super) fn semver_ok(text: &str) -> bool {
     };
     core.split('.').count() == 3
         && core.split('.').all(number)
-        && pre.is_none_or(|pre| pre.split('.').all(|part| word(part) && (!digits(part) || number(part))))
+        && pre.is_none_or(|pre| {
+            pre.split('.').all(|part| word(part) && (!digits(part) || number(part)))
+        })
         && build.is_none_or(|build| build.split('.').all(word))
 }
 
@@ -207,7 +219,18 @@ mod tests {
         for yes in ["0.0.0", "570.124.6", "1.2.3-rc.1+build.5", "1.0.0-0a", "1.0.0+001"] {
             assert!(semver_ok(yes), "{yes}");
         }
-        for no in ["", "1", "12.8", "1.2.3.4", "v1.2.3", "570.124.06", "1.2.3-", "1.2.3-01", "1.2.3+", "1.-2.3"] {
+        for no in [
+            "",
+            "1",
+            "12.8",
+            "1.2.3.4",
+            "v1.2.3",
+            "570.124.06",
+            "1.2.3-",
+            "1.2.3-01",
+            "1.2.3+",
+            "1.-2.3",
+        ] {
             assert!(!semver_ok(no), "{no}");
         }
     }
@@ -215,7 +238,14 @@ mod tests {
     #[test]
     fn extended_resources() {
         assert!(extended_resource_ok("nvidia.com/gpu"));
-        for no in ["gpu", "kubernetes.io/gpu", "x.kubernetes.io/gpu", "requests.nvidia.com/gpu", "nvidia.com/", "a b/c"] {
+        for no in [
+            "gpu",
+            "kubernetes.io/gpu",
+            "x.kubernetes.io/gpu",
+            "requests.nvidia.com/gpu",
+            "nvidia.com/",
+            "a b/c",
+        ] {
             assert!(!extended_resource_ok(no), "{no}");
         }
     }

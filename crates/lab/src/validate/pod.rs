@@ -83,7 +83,9 @@ fn check_container(errors: &mut Errors, path: &str, container: &Value, claims: &
         if !claims.contains(&name) {
             let known = claims.join(", ");
             let why = match claims {
-                [] => "must be one of the names in pod.spec.resourceClaims which is empty".to_owned(),
+                [] => {
+                    "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
+                }
                 _ => format!("must be one of the names in pod.spec.resourceClaims: {known}"),
             };
             errors.push(FieldError::not_found(path, name, &why));
@@ -99,14 +101,16 @@ fn is_extended(name: &str) -> bool {
 fn extended_resources(errors: &mut Errors, path: &str, resources: &Value) {
     for field in ["limits", "requests"] {
         for (name, value) in map(resources, field).into_iter().filter(|(n, _)| is_extended(n)) {
-            let count = value.as_str().and_then(|text| text.parse::<gpu_dra_model::Quantity>().ok());
+            let count =
+                value.as_str().and_then(|text| text.parse::<gpu_dra_model::Quantity>().ok());
             if count.is_none_or(|count| count.as_integer().is_none()) {
                 let path = format!("{path}.{field}[{name}]");
                 errors.push(FieldError::invalid(&path, value, "must be an integer"));
             }
         }
     }
-    for (name, requested) in map(resources, "requests").into_iter().filter(|(n, _)| is_extended(n)) {
+    for (name, requested) in map(resources, "requests").into_iter().filter(|(n, _)| is_extended(n))
+    {
         match resources["limits"].get(name) {
             None => errors.push(FieldError::required(
                 &format!("{path}.limits"),

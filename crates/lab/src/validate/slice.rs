@@ -34,14 +34,26 @@ pub(super) fn check(errors: &mut Errors, spec: &Value) {
     };
     let most = if devices.iter().any(extras) { MOST_DEVICES_WITH_EXTRAS } else { MOST_DEVICES };
     let per_device = spec["perDeviceNodeSelection"] == true;
-    each(errors, "spec.devices", (devices, most), |d| d["name"].as_str(), |errors, path, device| {
-        check_device(errors, path, device, per_device);
-    });
+    each(
+        errors,
+        "spec.devices",
+        (devices, most),
+        |d| d["name"].as_str(),
+        |errors, path, device| {
+            check_device(errors, path, device, per_device);
+        },
+    );
     let sets = (counters, MOST_COUNTER_SETS);
-    each(errors, "spec.sharedCounters", sets, |set| set["name"].as_str(), |errors, path, set| {
-        names::label(errors, &format!("{path}.name"), text(set, "name"));
-        check_counters(errors, &format!("{path}.counters"), set);
-    });
+    each(
+        errors,
+        "spec.sharedCounters",
+        sets,
+        |set| set["name"].as_str(),
+        |errors, path, set| {
+            names::label(errors, &format!("{path}.name"), text(set, "name"));
+            check_counters(errors, &format!("{path}.counters"), set);
+        },
+    );
 }
 
 fn pool(errors: &mut Errors, pool: &Value) {
@@ -146,14 +158,20 @@ fn check_device(errors: &mut Errors, path: &str, device: &Value, per_device: boo
     let taints = (list(device, "taints"), MOST_TAINTS);
     each(errors, &format!("{path}.taints"), taints, no_key, check_taint);
     let consumed = (list(device, "consumesCounters"), MOST_CONSUMED_SETS);
-    each(errors, &format!("{path}.consumesCounters"), consumed, |c| c["counterSet"].as_str(), |errors, path, set| {
-        if text(set, "counterSet").is_empty() {
-            errors.push(FieldError::required(&format!("{path}.counterSet"), ""));
-        } else {
-            names::label(errors, &format!("{path}.counterSet"), text(set, "counterSet"));
-        }
-        check_counters(errors, &format!("{path}.counters"), set);
-    });
+    each(
+        errors,
+        &format!("{path}.consumesCounters"),
+        consumed,
+        |c| c["counterSet"].as_str(),
+        |errors, path, set| {
+            if text(set, "counterSet").is_empty() {
+                errors.push(FieldError::required(&format!("{path}.counterSet"), ""));
+            } else {
+                names::label(errors, &format!("{path}.counterSet"), text(set, "counterSet"));
+            }
+            check_counters(errors, &format!("{path}.counters"), set);
+        },
+    );
     device_node(errors, path, device, per_device);
     binding_conditions(errors, path, device);
 }
@@ -226,9 +244,15 @@ fn binding_conditions(errors: &mut Errors, path: &str, device: &Value) {
     for (field, other) in [(PAIR[0], PAIR[1]), (PAIR[1], PAIR[0])] {
         let conditions = list(device, field);
         let path_of = |field| format!("{path}.{field}");
-        each(errors, &path_of(field), (conditions, MOST_BINDING_CONDITIONS), Value::as_str, |errors, path, item| {
-            names::label_key(errors, path, item.as_str().unwrap_or_default());
-        });
+        each(
+            errors,
+            &path_of(field),
+            (conditions, MOST_BINDING_CONDITIONS),
+            Value::as_str,
+            |errors, path, item| {
+                names::label_key(errors, path, item.as_str().unwrap_or_default());
+            },
+        );
         if !conditions.is_empty() && list(device, other).is_empty() {
             let why = format!("{other} are required to use {field}");
             errors.push(FieldError::invalid(&path_of(other), &Value::Null, why));

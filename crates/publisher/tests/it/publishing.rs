@@ -90,6 +90,18 @@ async fn changes_are_written_at_once_and_only_if_they_are_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn own_deletes_are_not_taken_for_anothers() {
+    let server = Server::new();
+    let running = start(&server, large_pool(100));
+    running.in_sync().await;
+    server.take_verbs();
+    running.want(pool(&["gpu-0"]));
+    running.published(&["gpu-0"]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(server.take_verbs(), ["update", "delete"], "the node is not looked up again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_by_someone_else_it_is_back_at_once() {
     let server = Server::new();
     let running = start(&server, large_pool(130));

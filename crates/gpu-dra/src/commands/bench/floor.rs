@@ -20,8 +20,7 @@ pub(super) struct Floor {
 impl Floor {
     pub(super) fn new(dir: &Path, claims: kube::Api<ResourceClaim>) -> anyhow::Result<Self> {
         let dir = dir.join("floor");
-        std::fs::create_dir_all(&dir)
-            .with_context(|| format!("can't make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("can't make {}", dir.display()))?;
         Ok(Self { dir, claims })
     }
 

@@ -53,7 +53,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     match args.output {
         Format::Table => report::print(&figures, &floor),
         Format::Json => {
-            anstream::println!("{}", serde_json::to_string_pretty(&report::json(&figures, &floor))?);
+            anstream::println!(
+                "{}",
+                serde_json::to_string_pretty(&report::json(&figures, &floor))?
+            );
         }
     }
     Ok(())

@@ -65,7 +65,11 @@ pub(super) fn print(all: &[Figures], floor: &Times) {
         }
         if let Some((start, end)) = figures.resident_kib {
             let mib = |kib: u64| kib as f64 / 1024.0;
-            anstream::println!("  resident: {:.1} MiB after start, {:.1} MiB at the end", mib(start), mib(end));
+            anstream::println!(
+                "  resident: {:.1} MiB after start, {:.1} MiB at the end",
+                mib(start),
+                mib(end)
+            );
         }
         if let Some(visible) = figures.visible_ms {
             anstream::println!("  process start to slices visible: {visible:.0} ms");

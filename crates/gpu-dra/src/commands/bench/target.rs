@@ -73,11 +73,13 @@ impl Target {
                 {"name": "gpu", "exactly": {"deviceClassName": self.driver.as_str()}},
             ]}},
         });
-        let made = self.claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await;
+        let made =
+            self.claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await;
         let mut claim = made.context("can't create a claim")?;
-        claim.status = Some(serde_json::from_value(json!({"allocation": {"devices": {"results": [
-            {"request": "gpu", "driver": self.driver.as_str(), "pool": pool, "device": device},
-        ]}}}))?);
+        claim.status =
+            Some(serde_json::from_value(json!({"allocation": {"devices": {"results": [
+                {"request": "gpu", "driver": self.driver.as_str(), "pool": pool, "device": device},
+            ]}}}))?);
         let claim = self.claims.replace_status(&name, &PostParams::default(), &claim).await;
         let claim = claim.context("can't allocate a claim")?;
         let uid = ClaimUid::new(claim.metadata.uid.context("the claim has no UID")?)?;

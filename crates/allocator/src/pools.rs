@@ -1,0 +1,187 @@
+//! Pools as a node sees them: the newest generation, complete or not, valid or not, and their
+//! devices in the scheduler's order: driver, pool, slice name, place in the slice. Pools with
+//! binding conditions come last. Which device is allocated is not decided here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
+
+use crate::Slices;
+use crate::candidate::{
+    Candidate, Consumption, consumption, device_location, id_of, slice_location,
+};
+use crate::counters::Counters;
+use crate::node::Location;
+use crate::reason::{AllocateError, PoolProblem};
+use crate::state::DeviceId;
+
+/// The pools of a node and their devices.
+pub(crate) struct Pools<'a> {
+    pub(crate) pools: Vec<Pool<'a>>,
+    /// The devices of all usable pools, in the order in which they are tried.
+    pub(crate) candidates: Vec<Candidate<'a>>,
+}
+
+/// One pool.
+#[derive(Default)]
+pub(crate) struct Pool<'a> {
+    /// Why nothing can be allocated from it.
+    pub(crate) problem: Option<PoolProblem>,
+    /// Counter sets by name.
+    pub(crate) counters: BTreeMap<&'a str, Counters<'a>>,
+    /// All its devices that take of the counters, also those of other nodes.
+    pub(crate) consumers: Vec<(DeviceId, Consumption<'a>)>,
+}
+
+/// A pool with its devices before it has its place.
+struct Built<'a> {
+    pool: Pool<'a>,
+    candidates: Vec<Candidate<'a>>,
+    has_binding_conditions: bool,
+}
+
+/// The pools with something for this node.
+pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, AllocateError> {
+    let mut newest: BTreeMap<(&str, &str), Vec<&'a ResourceSlice>> = BTreeMap::new();
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let own = slices.of_node.get(name).into_iter().flatten();
+    for &slice in own.chain(&slices.shared) {
+        if !is_relevant(slice, node)? {
+            continue;
+        }
+        let pool = newest.entry((&slice.spec.driver, &slice.spec.pool.name)).or_default();
+        let generation = slice.spec.pool.generation;
+        let known = pool.first().map_or(generation, |first| first.spec.pool.generation);
+        if generation > known {
+            pool.clear();
+        }
+        if generation >= known {
+            pool.push(slice);
+        }
+    }
+    let built = newest.into_values().filter_map(|relevant| build(relevant, slices));
+    let (last, first): (Vec<_>, Vec<_>) = built.partition(|built| built.has_binding_conditions);
+    let mut gathered = Pools { pools: Vec::new(), candidates: Vec::new() };
+    for mut built in first.into_iter().chain(last) {
+        for candidate in &mut built.candidates {
+            candidate.pool = gathered.pools.len();
+        }
+        gathered.candidates.append(&mut built.candidates);
+        gathered.pools.push(built.pool);
+    }
+    Ok(gathered)
+}
+
+/// Slices with counters belong to their pool wherever it is; others by where they are. One
+/// that says nothing known is skipped: it may be of a kind that comes later.
+fn is_relevant(slice: &ResourceSlice, node: &Node) -> Result<bool, AllocateError> {
+    let reaches = |location: Location<'_>| {
+        location.reaches(node).map_err(|reason| AllocateError::NodeSelector {
+            slice: slice.metadata.name.clone().unwrap_or_default(),
+            reason,
+        })
+    };
+    if has_counters(slice) {
+        return Ok(true);
+    }
+    if slice_location(slice).is_given() {
+        return reaches(slice_location(slice));
+    }
+    if slice.spec.per_device_node_selection == Some(true) {
+        for device in slice.spec.devices.iter().flatten() {
+            if reaches(device_location(device))? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+pub(crate) fn has_counters(slice: &ResourceSlice) -> bool {
+    slice.spec.shared_counters.as_ref().is_some_and(|sets| !sets.is_empty())
+}
+
+/// None where a newer generation exists that has nothing for this node: the pool is on its
+/// way out.
+fn build<'a>(mut relevant: Vec<&'a ResourceSlice>, slices: &Slices<'a>) -> Option<Built<'a>> {
+    let spec = &relevant.first()?.spec;
+    let (generation, want) = (spec.pool.generation, spec.pool.resource_slice_count);
+    let pool = format!("{}/{}", spec.driver, spec.pool.name);
+    let is_complete = |have: &[&ResourceSlice]| i64::try_from(have.len()) == Ok(want);
+    let mut all = relevant.clone();
+    if !is_complete(&all) {
+        let of_pool = slices.of_pool.get(&(spec.driver.as_str(), spec.pool.name.as_str()));
+        let known = of_pool.into_iter().flatten().copied();
+        let (same, other): (Vec<_>, Vec<_>) =
+            known.partition(|slice| slice.spec.pool.generation == generation);
+        if other.iter().any(|slice| slice.spec.pool.generation > generation) {
+            return None;
+        }
+        all = same;
+    }
+    let mut built =
+        Built { pool: Pool::default(), candidates: Vec::new(), has_binding_conditions: false };
+    if !is_complete(&all) {
+        built.pool.problem = Some(PoolProblem::Incomplete { pool, have: all.len(), want });
+        return Some(built);
+    }
+    relevant.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    if let Err(reason) = fill(&mut built, &relevant, &all) {
+        built.candidates.clear();
+        built.has_binding_conditions = false;
+        built.pool.problem = Some(PoolProblem::Invalid { pool, reason });
+    }
+    Some(built)
+}
+
+/// Reads counters and devices; what makes the pool invalid is the error.
+fn fill<'a>(
+    built: &mut Built<'a>,
+    relevant: &[&'a ResourceSlice],
+    all: &[&'a ResourceSlice],
+) -> Result<(), String> {
+    for set in relevant.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten()) {
+        let counters = Counters::read(&set.counters)?;
+        if built.pool.counters.insert(&set.name, counters).is_some() {
+            return Err(format!("duplicate counter set name {}", set.name));
+        }
+    }
+    let mut names = BTreeSet::new();
+    for (slice, device) in devices(relevant).filter(|(slice, _)| !has_counters(slice)) {
+        if !names.insert(device.name.as_str()) {
+            return Err(format!("duplicate device name {}", device.name));
+        }
+        built.has_binding_conditions |= device.binding_conditions.is_some();
+        built.candidates.push(Candidate::read(slice, device)?);
+    }
+    for (slice, device) in devices(all) {
+        let consumption = consumption(device)?;
+        check(&built.pool.counters, &consumption)?;
+        if !consumption.is_empty() {
+            built.pool.consumers.push((id_of(slice, device), consumption));
+        }
+    }
+    Ok(())
+}
+
+fn devices<'a>(
+    slices: &[&'a ResourceSlice],
+) -> impl Iterator<Item = (&'a ResourceSlice, &'a Device)> {
+    let devices_of = |slice: &&'a ResourceSlice| {
+        let slice = *slice;
+        slice.spec.devices.iter().flatten().map(move |device| (slice, device))
+    };
+    slices.iter().flat_map(devices_of)
+}
+
+/// A device may only take of counters that its pool has.
+fn check(sets: &BTreeMap<&str, Counters<'_>>, consumption: &Consumption<'_>) -> Result<(), String> {
+    for (set, counters) in consumption {
+        let known = sets.get(set).ok_or_else(|| format!("counter set {set} not found"))?;
+        if let Some(missing) = counters.names().find(|name| known.get(name).is_none()) {
+            return Err(format!("counter {missing} not found in counter set {set}"));
+        }
+    }
+    Ok(())
+}

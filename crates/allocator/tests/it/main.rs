@@ -1,0 +1,13 @@
+//! The allocator against what a real scheduler does.
+
+// A test may panic, and reads its case files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+mod cases;
+mod rules;
+mod world;
