@@ -129,6 +129,10 @@ impl Inner {
         let object = self.claims.get(claim).await?;
         let allocation =
             Allocation::of(&object, claim, &self.driver).map_err(ExecuteError::from)?;
+        if allocation.devices.is_empty() {
+            // All its devices are other drivers': nothing to prepare, nothing to remember.
+            return Ok(Vec::new());
+        }
         let survey = self.survey.borrow().clone().ok_or(CallError::NoSurvey)?;
         if let Some(trouble) = &survey.trouble {
             return Err(CallError::NoGpus(trouble.clone()));

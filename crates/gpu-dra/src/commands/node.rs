@@ -14,9 +14,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::place::Place;
 
-/// Threads that serve. The kubelet sends few calls at a time, and each of them mostly waits.
-const THREADS: usize = 2;
-
 /// Threads that may block in files and hardware: as many claims as a node can start at once.
 const BLOCKING_THREADS: usize = 64;
 
@@ -80,8 +77,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     logging(&args)?;
     let kubeconfig = args.kubeconfig.clone();
     let settings = settings(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
+    // One thread serves: calls mostly wait, and what blocks has threads of its own. Each thread
+    // more costs memory on every node and a wake-up on every call.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()

@@ -66,6 +66,9 @@ async fn bad_claims_are_refused_one_by_one() {
     let error = prepare(&plugin, &unallocated).await.unwrap_err();
     assert!(error.contains("not allocated"), "{error}");
 
+    let none_of_ours = world.claim("none-of-ours", &[], &[]).await;
+    assert_eq!(prepare(&plugin, &none_of_ours).await.unwrap(), []);
+
     let good = world.claim("good", &["gpu-1"], &[]).await;
     let other_uid = ClaimRef {
         uid: ClaimUid::new("0f6c1f3a-2b7e-4c55-9d1f-000000000001").unwrap(),

@@ -85,7 +85,12 @@ fn surveyor(gpus: &Arc<FakeGpus>, files: &Arc<SimFiles>) -> Surveyor {
 }
 
 fn names(survey: &Survey) -> Vec<(String, GpuUuid)> {
-    survey.view.devices.iter().map(|(name, device)| (name.to_string(), device.gpu.clone())).collect()
+    survey
+        .view
+        .devices
+        .iter()
+        .map(|(name, device)| (name.to_string(), device.gpu.clone()))
+        .collect()
 }
 
 #[test]

@@ -78,9 +78,8 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
         CdiNaming { dir: "/cdi".into(), driver: driver() },
     )
     .unwrap();
-    let device = |n| {
-        (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) })
-    };
+    let device =
+        |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
     let inventory = Inventory::default();
     let pool = build(&inventory, &Names::default(), &Policy::default());
     let view = NodeView {
@@ -129,9 +128,9 @@ async fn a_prepare_that_came_before_an_unprepare_never_commits_after_it() {
     unprepare.await.unwrap()[0].1.as_ref().unwrap();
     let left: Vec<_> = files.contents().into_keys().collect();
     assert_eq!(left.len(), 2, "only the other claim's record and spec: {left:?}");
-    assert!(left.iter().all(|path| {
-        path.to_string_lossy().contains(other.reference().uid.as_str())
-    }));
+    assert!(
+        left.iter().all(|path| { path.to_string_lossy().contains(other.reference().uid.as_str()) })
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

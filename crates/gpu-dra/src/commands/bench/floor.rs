@@ -1,5 +1,6 @@
 //! The least that a Prepare can cost: one GET of the claim, two journal writes and one CDI
-//! file, each written, synced and renamed by a bare loop. That count is fixed.
+//! file, each written, synced and renamed by a bare loop. That count is fixed. As for a real
+//! claim, the names are new each time.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,14 +28,27 @@ impl Floor {
     /// Does it once.
     pub(super) async fn once(&self, claim: &str) -> anyhow::Result<()> {
         self.claims.get(claim).await?;
-        let dir = self.dir.clone();
+        let [journal, spec] = self.files(claim);
         tokio::task::spawn_blocking(move || {
-            write(&dir.join("journal"), JOURNAL_BYTES)?;
-            write(&dir.join("spec"), CDI_BYTES)?;
-            write(&dir.join("journal"), JOURNAL_BYTES)
+            write(&journal, JOURNAL_BYTES)?;
+            write(&spec, CDI_BYTES)?;
+            write(&journal, JOURNAL_BYTES)
         })
         .await?
         .context("floor")
+    }
+
+    /// Removes what [`Floor::once`] wrote; not measured.
+    pub(super) fn clean(&self, claim: &str) -> anyhow::Result<()> {
+        for file in self.files(claim) {
+            std::fs::remove_file(&file)
+                .with_context(|| format!("can't remove {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    fn files(&self, claim: &str) -> [PathBuf; 2] {
+        ["journal", "spec"].map(|kind| self.dir.join(format!("{claim}-{kind}")))
     }
 }
 

@@ -67,6 +67,7 @@ pub(super) async fn floor(target: &Target, floor: &Floor, into: &mut Times) -> a
     let start = Instant::now();
     floor.once(&claim.name).await?;
     into.add(start);
+    floor.clean(&claim.name)?;
     target.delete(&claim).await
 }
 

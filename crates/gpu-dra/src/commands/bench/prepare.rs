@@ -78,6 +78,8 @@ async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
     let visible = agent.started.elapsed();
     let plugin = rig.dial(&mut agent).await?;
     let at_start = agent.resident_kib()?;
+    // A driver that was installed seconds ago is looked at again for each claim.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     let target = Target::find(client, DriverName::new(DRIVER)?, plugin.endpoint()).await?;
     let floor = Floor::new(rig.dir(), target.claims.clone())?;
     let (measured, floor) = turns(&[target], &floor, args.claims).await?;
