@@ -26,8 +26,9 @@ use attempt::{Place, Undo};
 
 /// `AllocationResultsMaxSize`: devices that one claim can hold.
 pub(crate) const MAX_RESULTS: usize = 32;
-/// Devices tried before the search is given up. Some seconds of work.
-const MAX_STEPS: usize = 2_000_000;
+/// Devices tried before the search is given up, some seconds of work: the scheduler gives up
+/// after 10 seconds.
+const MAX_STEPS: usize = 10_000_000;
 
 pub(crate) struct Search<'s, 'a> {
     allocator: &'s mut Allocator<'a>,
@@ -125,8 +126,8 @@ impl<'s, 'a: 's> Search<'s, 'a> {
     fn next_request(&mut self, claim: usize, request: usize) -> Result<End, AllocateError> {
         let Some(alternatives) = self.claims.get(claim).and_then(|c| c.requests.get(request))
         else {
-            // Too many devices in a later claim don't become fewer by changing this one's…
-            // but an earlier alternative may leave it others: no reason to give up.
+            // That a later claim would hold too many devices is no reason to give up here: an
+            // alternative chosen before may leave it one that needs fewer.
             return Ok(match self.next_claim(claim + 1)? {
                 End::TooMany => End::Nothing,
                 end => end,

@@ -64,6 +64,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
     }
 
     fn try_give(&mut self, place: Place, candidate: usize, undo: &mut Undo) -> Fit {
+        self.is_free(place, candidate)?;
         let Self { pools, claims, allocator, accounts, .. } = self;
         let (Some(found), Some(claim)) =
             (pools.candidates.get(candidate), claims.get_mut(place.claim))
@@ -74,16 +75,6 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         let Some(request) = wanted.map(|wanted| &wanted.request) else {
             return Ok(());
         };
-        let users = self.taken.get(&candidate);
-        if request.admin {
-            if !found.is_shareable() && users.is_some_and(|users| users.contains(&place.claim)) {
-                return Err(Box::new(Reason::Taken));
-            }
-        } else if let Some(holder) = allocator.allocated.holder(&found.id) {
-            return Err(Box::new(Reason::InUse { claim: holder.to_owned() }));
-        } else if users.is_some_and(|users| !users.is_empty()) {
-            return Err(Box::new(Reason::Taken));
-        }
         // The first share of a device has taken its counters for all of them.
         let counted = found.is_shareable()
             && (undo.shared_before || allocator.allocated.is_shared(&found.id));

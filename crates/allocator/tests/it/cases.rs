@@ -30,9 +30,7 @@ fn runs(world: World) -> (String, Vec<String>) {
 }
 
 fn is_whole_gpu(devices: &[String]) -> bool {
-    devices
-        .iter()
-        .all(|device| device.ends_with("=gpu-0") || device.ends_with("=gpu-1"))
+    devices.iter().all(|device| device.ends_with("=gpu-0") || device.ends_with("=gpu-1"))
 }
 
 #[test]
@@ -46,10 +44,7 @@ fn no_case_is_forgotten() {
     assert_eq!(files.len(), 32);
     for file in files {
         let name = file.strip_suffix(".yaml").unwrap();
-        assert!(
-            source.contains(&format!("case!(\"{name}\")")),
-            "{file} is read by no test"
-        );
+        assert!(source.contains(&format!("case!(\"{name}\")")), "{file} is read by no test");
         let function = format!("fn case_{}()", name.replace('-', "_"));
         assert!(source.contains(&function), "{file} has no test of its name");
     }
@@ -77,16 +72,8 @@ fn case_03_v1_flat_request_rejected() {
     .unwrap();
     let pod = only(world);
     let error = pod.error();
-    assert!(
-        matches!(error, AllocateError::Unsupported { .. }),
-        "{error}"
-    );
-    assert!(
-        error
-            .to_string()
-            .contains("request gpu without exactly or firstAvailable"),
-        "{error}"
-    );
+    assert!(matches!(error, AllocateError::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("request gpu without exactly or firstAvailable"), "{error}");
 }
 
 /// The pod is rejected by the API server; its template is good.
@@ -108,13 +95,7 @@ fn case_10_cel_80gi_on_80gb_card() {
 
 fn assert_cel_error(world: World, of: &str, text: &str) {
     let pod = only(world);
-    let AllocateError::Evaluate {
-        of: found,
-        index: 0,
-        error,
-        ..
-    } = pod.error()
-    else {
+    let AllocateError::Evaluate { of: found, index: 0, error, .. } = pod.error() else {
         panic!("{pod:?}")
     };
     assert_eq!((found.as_str(), error.to_string().as_str()), (of, text));
@@ -122,9 +103,7 @@ fn assert_cel_error(world: World, of: &str, text: &str) {
 
 fn assert_rejected_by_the_api(world: World, text: &str) {
     let pod = only(world);
-    let AllocateError::Compile { error, .. } = pod.error() else {
-        panic!("{pod:?}")
-    };
+    let AllocateError::Compile { error, .. } = pod.error() else { panic!("{pod:?}") };
     assert!(error.to_string().contains(text), "{error}");
 }
 
@@ -152,23 +131,14 @@ fn case_14_cel_wrong_case() {
 fn case_15_cel_index_attribute() {
     let world = case!("15-cel-index-attribute");
     let mut without = world.clone();
-    without
-        .slices
-        .iter_mut()
-        .for_each(|slice| without_attribute(slice, "index"));
-    assert_eq!(
-        runs(world),
-        ("node-h100".to_owned(), vec!["gpu=gpu-0".to_owned()])
-    );
+    without.slices.iter_mut().for_each(|slice| without_attribute(slice, "index"));
+    assert_eq!(runs(world), ("node-h100".to_owned(), vec!["gpu=gpu-0".to_owned()]));
     assert_cel_error(without, "claim default/train-0-gpu", "no such key: index");
 }
 
 fn without_attribute(slice: &mut ResourceSlice, name: &str) {
     for device in slice.spec.devices.iter_mut().flatten() {
-        device
-            .attributes
-            .as_mut()
-            .map(|attributes| attributes.remove(name));
+        device.attributes.as_mut().map(|attributes| attributes.remove(name));
     }
 }
 
@@ -212,24 +182,13 @@ fn case_30_class_without_driver_guard() {
 
 #[test]
 fn case_32_class_with_mps_default() {
-    let Pod::Running(_, allocations) = only(case!("32-class-with-mps-default")) else {
-        panic!()
-    };
-    let config = allocations[0]
-        .devices
-        .as_ref()
-        .unwrap()
-        .config
-        .as_ref()
-        .unwrap();
+    let Pod::Running(_, allocations) = only(case!("32-class-with-mps-default")) else { panic!() };
+    let config = allocations[0].devices.as_ref().unwrap().config.as_ref().unwrap();
     assert_eq!(config.len(), 1);
     assert_eq!(config[0].source, "FromClass");
     assert_eq!(config[0].requests.as_deref(), Some(&["gpu".to_owned()][..]));
     let parameters = &config[0].opaque.as_ref().unwrap().parameters.0;
-    assert_eq!(
-        parameters["sharing"]["mpsConfig"]["defaultPinnedDeviceMemoryLimit"],
-        "5Gi"
-    );
+    assert_eq!(parameters["sharing"]["mpsConfig"]["defaultPinnedDeviceMemoryLimit"], "5Gi");
 }
 
 #[test]
@@ -243,21 +202,14 @@ fn case_34_extended_resource_mig() {
     let (node, devices) = runs(case!("34-extended-resource-mig"));
     assert_eq!(node, "node-mig");
     assert_eq!(devices.len(), 2);
-    assert!(
-        devices
-            .iter()
-            .all(|device| device.contains("mig-1g5gb-19-")),
-        "{devices:?}"
-    );
+    assert!(devices.iter().all(|device| device.contains("mig-1g5gb-19-")), "{devices:?}");
 }
 
 #[test]
 fn case_35_class_unguarded_but_known_attribute() {
     let world = case!("35-class-unguarded-but-known-attribute");
     let mut alone = world.clone();
-    alone
-        .slices
-        .retain(|slice| slice.spec.driver == "gpu.nvidia.com");
+    alone.slices.retain(|slice| slice.spec.driver == "gpu.nvidia.com");
     assert_cel_error(world, "class hopper", "no such key: architecture");
     assert_eq!(runs(alone).0, "node-h100", "without other drivers it works");
 }
@@ -278,105 +230,51 @@ fn case_40_mig_four_slices_one_parent() {
 #[test]
 fn case_42_mig_versus_whole_gpu() {
     let pods = case!("42-mig-versus-whole-gpu").schedule();
-    assert_eq!(
-        pods[0].devices(),
-        ("node-mig".to_owned(), vec!["gpu=gpu-0".to_owned()])
-    );
+    assert_eq!(pods[0].devices(), ("node-mig".to_owned(), vec!["gpu=gpu-0".to_owned()]));
     pods[1].assert_nothing_fits(3);
-    let Pod::Pending(refusals) = &pods[1] else {
-        panic!()
-    };
-    let (_, refusal) = refusals
-        .iter()
-        .find(|(node, _)| node == "node-mig")
-        .unwrap();
-    let used_up = refusal
-        .rejected
-        .iter()
-        .filter(|r| matches!(r.reason, Reason::Counters { .. }));
-    assert_eq!(
-        used_up.count(),
-        7,
-        "each 1g.5gb placement lacks counters: {refusal:?}"
-    );
+    let Pod::Pending(refusals) = &pods[1] else { panic!() };
+    let (_, refusal) = refusals.iter().find(|(node, _)| node == "node-mig").unwrap();
+    let used_up = refusal.rejected.iter().filter(|r| matches!(r.reason, Reason::Counters { .. }));
+    assert_eq!(used_up.count(), 7, "each 1g.5gb placement lacks counters: {refusal:?}");
 }
 
 #[test]
 fn case_50_timeslicing_shared_claim() {
     let pods = case!("50-timeslicing-shared-claim").schedule();
-    assert_eq!(
-        pods[0].devices(),
-        pods[1].devices(),
-        "one claim, one node, one device"
-    );
-    let Pod::Running(_, allocations) = &pods[0] else {
-        panic!()
-    };
-    let config = allocations[0]
-        .devices
-        .as_ref()
-        .unwrap()
-        .config
-        .as_ref()
-        .unwrap();
+    assert_eq!(pods[0].devices(), pods[1].devices(), "one claim, one node, one device");
+    let Pod::Running(_, allocations) = &pods[0] else { panic!() };
+    let config = allocations[0].devices.as_ref().unwrap().config.as_ref().unwrap();
     assert_eq!((config.len(), config[0].source.as_str()), (1, "FromClaim"));
 }
 
 #[test]
 fn case_51_timeslicing_device_plugin_habit() {
-    assert!(is_whole_gpu(
-        &runs(case!("51-timeslicing-device-plugin-habit")).1
-    ));
+    assert!(is_whole_gpu(&runs(case!("51-timeslicing-device-plugin-habit")).1));
 }
 
 #[test]
 fn case_53_timeslicing_and_mps_in_one_claim() {
     let pod = only(case!("53-timeslicing-and-mps-in-one-claim"));
     assert_eq!(pod.devices().0, "node-h100");
-    let Pod::Running(_, allocations) = &pod else {
-        panic!()
-    };
-    let names: Vec<String> = results(&allocations[0])
-        .into_iter()
-        .map(|r| r.request)
-        .collect();
+    let Pod::Running(_, allocations) = &pod else { panic!() };
+    let names: Vec<String> = results(&allocations[0]).into_iter().map(|r| r.request).collect();
     assert_eq!(names, ["ts-gpu", "mps-gpu"]);
-    let config = allocations[0]
-        .devices
-        .as_ref()
-        .unwrap()
-        .config
-        .as_ref()
-        .unwrap();
+    let config = allocations[0].devices.as_ref().unwrap().config.as_ref().unwrap();
     let requests: Vec<_> = config.iter().map(|c| c.requests.clone().unwrap()).collect();
     assert_eq!(requests, [["ts-gpu"], ["mps-gpu"]]);
 }
 
 #[test]
 fn case_54_mps_bad_values() {
-    assert!(
-        is_whole_gpu(&runs(case!("54-mps-bad-values")).1),
-        "no one looks before prepare"
-    );
+    assert!(is_whole_gpu(&runs(case!("54-mps-bad-values")).1), "no one looks before prepare");
 }
 
 #[test]
 fn case_60_first_available_parent_config() {
     let pod = only(case!("60-first-available-parent-config"));
-    assert_eq!(
-        pod.devices(),
-        ("node-l4".to_owned(), vec!["gpu/l4=gpu-0".to_owned()])
-    );
-    let Pod::Running(_, allocations) = &pod else {
-        panic!()
-    };
-    let config = allocations[0]
-        .devices
-        .as_ref()
-        .unwrap()
-        .config
-        .as_ref()
-        .unwrap();
+    assert_eq!(pod.devices(), ("node-l4".to_owned(), vec!["gpu/l4=gpu-0".to_owned()]));
+    let Pod::Running(_, allocations) = &pod else { panic!() };
+    let config = allocations[0].devices.as_ref().unwrap().config.as_ref().unwrap();
     assert_eq!(config[0].requests.as_deref(), Some(&["gpu".to_owned()][..]));
 }
 
@@ -391,9 +289,7 @@ fn case_61_gpu_and_nic_on_one_root() {
 fn case_63_numa_node_in_wrong_domain() {
     let pod = only(case!("63-numa-node-in-wrong-domain"));
     pod.assert_nothing_fits(3);
-    let Pod::Pending(refusals) = &pod else {
-        panic!()
-    };
+    let Pod::Pending(refusals) = &pod else { panic!() };
     let missing = refusals.iter().flat_map(|(_, refusal)| &refusal.rejected).any(|rejection| {
         matches!(&rejection.reason, Reason::Constraint { conflict: Conflict::Missing, attribute, .. } if attribute == "gpu.nvidia.com/numaNode")
     });
@@ -407,19 +303,9 @@ fn case_64_admin_access_monitor() {
     busy.schedule();
     world.claims.append(&mut busy.claims);
     let pod = only(world);
-    assert_eq!(
-        pod.devices().1,
-        ["all=gpu-0", "all=gpu-1"],
-        "held by others, still observed"
-    );
-    let Pod::Running(_, allocations) = &pod else {
-        panic!()
-    };
-    assert!(
-        results(&allocations[0])
-            .iter()
-            .all(|result| result.admin_access == Some(true))
-    );
+    assert_eq!(pod.devices().1, ["all=gpu-0", "all=gpu-1"], "held by others, still observed");
+    let Pod::Running(_, allocations) = &pod else { panic!() };
+    assert!(results(&allocations[0]).iter().all(|result| result.admin_access == Some(true)));
 }
 
 #[test]
@@ -430,19 +316,11 @@ fn case_66_too_many_gpus() {
 #[test]
 fn case_67_share_of_memory() {
     let exclusive = case!("67-share-of-memory");
-    let Pod::Running(_, allocations) = only(exclusive.clone()) else {
-        panic!()
-    };
-    assert_eq!(
-        results(&allocations[0])[0].share_id,
-        None,
-        "a device without shares is had whole"
-    );
+    let Pod::Running(_, allocations) = only(exclusive.clone()) else { panic!() };
+    assert_eq!(results(&allocations[0])[0].share_id, None, "a device without shares is had whole");
 
     let mut shared = exclusive.with(SHARES);
-    shared
-        .nodes
-        .retain(|node| node.metadata.name.as_deref() == Some("node-l4"));
+    shared.nodes.retain(|node| node.metadata.name.as_deref() == Some("node-l4"));
     let pod = shared.pods.remove(0);
     shared.pods = (0..6)
         .map(|replica| {
@@ -453,20 +331,13 @@ fn case_67_share_of_memory() {
         .collect();
     let pods = shared.schedule();
     for pod in &pods[..5] {
-        let Pod::Running(_, allocations) = pod else {
-            panic!("{pod:?}")
-        };
+        let Pod::Running(_, allocations) = pod else { panic!("{pod:?}") };
         let result = &results(&allocations[0])[0];
         assert!(result.share_id.is_some());
-        assert_eq!(
-            result.consumed_capacity.as_ref().unwrap()["memory"].0,
-            "4Gi"
-        );
+        assert_eq!(result.consumed_capacity.as_ref().unwrap()["memory"].0, "4Gi");
     }
     pods[5].assert_nothing_fits(1);
-    let Pod::Pending(refusals) = &pods[5] else {
-        panic!()
-    };
+    let Pod::Pending(refusals) = &pods[5] else { panic!() };
     assert!(
         matches!(&refusals[0].1.rejected[0].reason, Reason::Capacity { left, .. } if left.to_string() == "2554Mi")
     );
@@ -475,44 +346,26 @@ fn case_67_share_of_memory() {
 #[test]
 fn case_69_tolerate_xid_taint() {
     let mut tainted = case!("69-tolerate-xid-taint").with(TAINTED);
-    tainted
-        .nodes
-        .retain(|node| node.metadata.name.as_deref() == Some("node-h100"));
+    tainted.nodes.retain(|node| node.metadata.name.as_deref() == Some("node-h100"));
     assert!(is_whole_gpu(&runs(tainted.clone()).1));
 
     let mut intolerant = case!("01-whole-gpu-template").with(TAINTED);
     intolerant.nodes = tainted.nodes;
     let pod = only(intolerant);
     pod.assert_nothing_fits(1);
-    let Pod::Pending(refusals) = &pod else {
-        panic!()
-    };
-    let tainted = refusals[0]
-        .1
-        .rejected
-        .iter()
-        .filter(|r| matches!(r.reason, Reason::Taint { .. }));
+    let Pod::Pending(refusals) = &pod else { panic!() };
+    let tainted =
+        refusals[0].1.rejected.iter().filter(|r| matches!(r.reason, Reason::Taint { .. }));
     assert_eq!(tainted.count(), 2);
 }
 
 #[test]
 fn variant_half_published_pool() {
     let mut world = case!("01-whole-gpu-template").with(HALF);
-    world
-        .nodes
-        .retain(|node| node.metadata.name.as_deref() == Some("node-l4"));
+    world.nodes.retain(|node| node.metadata.name.as_deref() == Some("node-l4"));
     let pod = only(world);
     pod.assert_nothing_fits(1);
-    let Pod::Pending(refusals) = &pod else {
-        panic!()
-    };
+    let Pod::Pending(refusals) = &pod else { panic!() };
     let pool = "gpu.nvidia.com/node-l4".to_owned();
-    assert_eq!(
-        refusals[0].1.pools,
-        [PoolProblem::Incomplete {
-            pool,
-            have: 1,
-            want: 2
-        }]
-    );
+    assert_eq!(refusals[0].1.pools, [PoolProblem::Incomplete { pool, have: 1, want: 2 }]);
 }

@@ -1,13 +1,9 @@
 //! The allocator against what a real scheduler does.
 
 // A test may panic, and reads its case files.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod cases;
+mod recorded;
 mod rules;
 mod world;

@@ -61,14 +61,7 @@ impl Pod {
     pub(crate) fn error(&self) -> &AllocateError {
         match self {
             Self::Pending(refusals) => match &refusals[..] {
-                [
-                    (
-                        _,
-                        Refusal {
-                            error: Some(error), ..
-                        },
-                    ),
-                ] => error,
+                [(_, Refusal { error: Some(error), .. })] => error,
                 other => panic!("no error: {other:?}"),
             },
             Self::Running(node, _) => panic!("running on {node}"),
@@ -77,11 +70,7 @@ impl Pod {
 }
 
 pub(crate) fn results(allocation: &AllocationResult) -> Vec<DeviceRequestAllocationResult> {
-    allocation
-        .devices
-        .as_ref()
-        .and_then(|devices| devices.results.clone())
-        .unwrap_or_default()
+    allocation.devices.as_ref().and_then(|devices| devices.results.clone()).unwrap_or_default()
 }
 
 impl World {
@@ -115,8 +104,7 @@ impl World {
                 "Namespace" => {}
                 "ResourceSlice" => {
                     let slice: ResourceSlice = object(document);
-                    self.slices
-                        .retain(|known| known.metadata.name != slice.metadata.name);
+                    self.slices.retain(|known| known.metadata.name != slice.metadata.name);
                     self.slices.push(slice);
                 }
                 other => panic!("{other} is not known here"),
@@ -138,11 +126,8 @@ impl World {
         let mut refusals = Vec::new();
         for node in self.nodes_for(pod, &claims) {
             let name = node.metadata.name.clone().unwrap();
-            let mut allocator = Allocator::new(
-                &self.slices,
-                &self.classes,
-                Allocated::from_claims(&self.claims),
-            );
+            let mut allocator =
+                Allocator::new(&self.slices, &self.classes, Allocated::from_claims(&self.claims));
             let mut shares = 0;
             let mut share_id = || {
                 shares += 1;
@@ -153,9 +138,8 @@ impl World {
                     let mut given = allocations.iter();
                     let mut all = Vec::new();
                     for claim in &claims {
-                        let allocation = allocation_of(claim)
-                            .or_else(|| given.next().cloned())
-                            .unwrap();
+                        let allocation =
+                            allocation_of(claim).or_else(|| given.next().cloned()).unwrap();
                         self.store(claim, &allocation);
                         all.push(allocation);
                     }
@@ -177,40 +161,20 @@ impl World {
         let labelled = |node: &&Node| {
             wanted.into_iter().flatten().all(|(key, value)| {
                 let labels = node.metadata.labels.as_ref();
-                labels
-                    .and_then(|labels| labels.get(key))
-                    .map(String::as_str)
-                    == value.as_str()
+                labels.and_then(|labels| labels.get(key)).map(String::as_str) == value.as_str()
             })
         };
         let bound: Vec<String> = claims
             .iter()
             .filter_map(allocation_of)
             .filter_map(|allocation| {
-                let term = allocation
-                    .node_selector?
-                    .node_selector_terms
-                    .into_iter()
-                    .next()?;
-                term.match_fields?
-                    .into_iter()
-                    .next()?
-                    .values?
-                    .into_iter()
-                    .next()
+                let term = allocation.node_selector?.node_selector_terms.into_iter().next()?;
+                term.match_fields?.into_iter().next()?.values?.into_iter().next()
             })
             .collect();
-        let reachable = |node: &&Node| {
-            bound
-                .iter()
-                .all(|name| node.metadata.name.as_ref() == Some(name))
-        };
-        self.nodes
-            .iter()
-            .filter(labelled)
-            .filter(reachable)
-            .cloned()
-            .collect()
+        let reachable =
+            |node: &&Node| bound.iter().all(|name| node.metadata.name.as_ref() == Some(name));
+        self.nodes.iter().filter(labelled).filter(reachable).cloned().collect()
     }
 
     /// The pod's claims: named ones, those of templates, and the one behind extended
@@ -218,25 +182,16 @@ impl World {
     fn claims_of(&self, pod: &Value) -> Vec<ResourceClaim> {
         let pod_name = pod["metadata"]["name"].as_str().unwrap();
         let mut claims = Vec::new();
-        for entry in pod["spec"]["resourceClaims"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for entry in pod["spec"]["resourceClaims"].as_array().into_iter().flatten() {
             if let Some(name) = entry["resourceClaimName"].as_str() {
-                let known = self
-                    .claims
-                    .iter()
-                    .find(|claim| claim.metadata.name.as_deref() == Some(name));
+                let known =
+                    self.claims.iter().find(|claim| claim.metadata.name.as_deref() == Some(name));
                 claims.push(known.unwrap_or_else(|| panic!("no claim {name}")).clone());
                 continue;
             }
             let template = entry["resourceClaimTemplateName"].as_str().unwrap();
-            let template = self
-                .templates
-                .iter()
-                .find(|t| t["metadata"]["name"] == template)
-                .unwrap();
+            let template =
+                self.templates.iter().find(|t| t["metadata"]["name"] == template).unwrap();
             let name = format!("{pod_name}-{}", entry["name"].as_str().unwrap());
             claims.push(object(json!({
                 "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -254,10 +209,7 @@ impl World {
             let limits = container["resources"]["limits"].as_object();
             for (j, (resource, count)) in limits.into_iter().flatten().enumerate() {
                 let class = self.classes.iter().find(|class| {
-                    class
-                        .spec
-                        .as_ref()
-                        .and_then(|spec| spec.extended_resource_name.as_ref())
+                    class.spec.as_ref().and_then(|spec| spec.extended_resource_name.as_ref())
                         == Some(resource)
                 })?;
                 requests.push(json!({
@@ -275,17 +227,13 @@ impl World {
     fn store(&mut self, claim: &ResourceClaim, allocation: &AllocationResult) {
         let mut claim = claim.clone();
         claim.status.get_or_insert_default().allocation = Some(allocation.clone());
-        self.claims
-            .retain(|known| known.metadata.name != claim.metadata.name);
+        self.claims.retain(|known| known.metadata.name != claim.metadata.name);
         self.claims.push(claim);
     }
 }
 
 fn allocation_of(claim: &ResourceClaim) -> Option<AllocationResult> {
-    claim
-        .status
-        .as_ref()
-        .and_then(|status| status.allocation.clone())
+    claim.status.as_ref().and_then(|status| status.allocation.clone())
 }
 
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -298,10 +246,7 @@ fn upgraded(mut document: Value) -> Value {
     if document["apiVersion"] != "resource.k8s.io/v1beta1" {
         return document;
     }
-    for request in document["spec"]["spec"]["devices"]["requests"]
-        .as_array_mut()
-        .unwrap()
-    {
+    for request in document["spec"]["spec"]["devices"]["requests"].as_array_mut().unwrap() {
         let mut fields = request.as_object().unwrap().clone();
         let name = fields.remove("name");
         *request = json!({"name": name, "exactly": fields});

@@ -255,16 +255,16 @@ impl ApiServer {
             }
         }
         strategy::prepare_update(kind, old, &mut new, subresource);
-        if kind.generation && new["spec"] != old["spec"] {
-            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
-            new["metadata"]["generation"] = (generation + 1).into();
-        }
         let mut errors = validate::update(kind, &new, old, subresource);
         errors.extend(self.admit(kind, &new, Some(old)));
         if !errors.is_empty() {
             return Err(ApiError::invalid(kind, &key.name, errors));
         }
         strategy::finish(kind, &mut new);
+        if kind.generation && new["spec"] != old["spec"] {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
+            new["metadata"]["generation"] = (generation + 1).into();
+        }
         Ok(new)
     }
 

@@ -47,7 +47,15 @@ pub(super) async fn run(shared: Arc<Shared>, plugins: Arc<Plugins>) {
         workers.retain(|_, sender| !sender.is_closed());
         match pods.next(None).await {
             None => return,
-            Some(Err(_)) => pods = shared.server.watch(&POD, "", selector(), None),
+            Some(Err(_)) => {
+                // What went meanwhile isn't told any more; what is there comes again.
+                pods = shared.server.watch(&POD, "", selector(), None);
+                let (present, _) = shared.server.list(&POD, "", &selector());
+                let there = |uid: &str| present.iter().any(|p| text(p, "/metadata/uid") == uid);
+                for (_, sender) in workers.iter().filter(|(uid, _)| !there(uid)) {
+                    sender.send_replace(Seen::Gone);
+                }
+            }
             Some(Ok(Notice::Object(change, pod))) => {
                 let uid = text(&pod, "/metadata/uid").to_owned();
                 let seen = if change == Change::Deleted { Seen::Gone } else { Seen::Present(pod) };

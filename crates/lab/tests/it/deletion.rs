@@ -43,7 +43,7 @@ fn a_pod_on_a_node_has_its_grace_and_others_go_at_once() {
     let marked = api.delete(&POD, "default", "placed", &options).unwrap();
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
     // Less is possible, more isn't.
-    let longer = DeleteOptions { grace_period_seconds: Some(60), ..options.clone() };
+    let longer = DeleteOptions { grace_period_seconds: Some(60), ..options };
     let same = api.delete(&POD, "default", "placed", &longer).unwrap();
     assert_eq!(same["metadata"]["deletionGracePeriodSeconds"], 30);
     api.delete(&POD, "default", "placed", &DeleteOptions::now()).unwrap();
