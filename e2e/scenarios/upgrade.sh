@@ -1,0 +1,105 @@
+# Parts come and go while pods run.
+
+# untouched: what must not change while a part restarts: containers, their restarts, and the slices.
+untouched() {
+	kubectl get pods --output json | jq --raw-output '.items[].status.containerStatuses[] | "\(.containerID) \(.restartCount)"'
+	slices | jq --raw-output '.[] | "\(.metadata.uid) \(.spec.pool.generation)"'
+}
+
+# The kubelet restarts (and deletes the node's slices when it starts): pods stay, slices come back, new pods run, old ones end.
+upgrade-kubelet-restart() {
+	template gpu
+	sleeper old template:gpu
+	local before
+	before=$(kubectl get pod old --output jsonpath='{.status.containerStatuses[0].containerID}')
+	stop kubelet
+	start_kubelet
+	sleeper new template:gpu
+	same "the old pod's container" "$(kubectl get pod old --output jsonpath='{.status.containerStatuses[0].containerID}')" "$before"
+	eventually 30 published 8
+	same "GPUs of the new pod" "$(seen new | wc --words)" 1
+	removed pod old
+}
+
+# The driver is killed and starts again: no pod and no slice notices.
+upgrade-driver-killed() {
+	template gpu
+	sleeper old template:gpu
+	local before
+	before=$(untouched)
+	kill -KILL "$(pgrep --exact gpu-dra)"
+	eventually 60 restarted_driver
+	driver_ready
+	same "containers and slices" "$(untouched)" "$before"
+	sleeper new template:gpu
+	same "GPUs of both pods" "$(sort --unique <(seen old) <(seen new) | wc --lines)" 2
+	removed pod old
+}
+
+restarted_driver() { (($(driver get pods --selector "$driver_selector" --output jsonpath='{.items[0].status.containerStatuses[0].restartCount}') > 0)); }
+
+# The CDI specs are gone, as after a reboot: the driver's next start makes those of prepared claims again.
+upgrade-cdi-lost() {
+	claim gpu
+	sleeper old gpu
+	local spec before
+	spec=$(ls /var/run/cdi/*"$(kubectl get resourceclaim gpu --output jsonpath='{.metadata.uid}')"*)
+	before=$(<"$spec")
+	rm "$spec"
+	driver delete pod "$(driver_pod)" >/dev/null
+	driver_ready
+	eventually 20 test -s "$spec"
+	same "the CDI spec" "$(<"$spec")" "$before"
+	sleeper new gpu
+	same "the new pod's GPU" "$(seen new)" "$(seen old)"
+}
+
+# The DaemonSet rolls to a new pod: no slice is lost for a moment, no pod is touched, and pods start all the while.
+upgrade-rolling() {
+	template gpu
+	sleeper old template:gpu
+	local before was number=0
+	before=$(untouched)
+	was=$(driver_pod)
+	kubectl get resourceslices --watch-only --output-watch-events --output json >"$state/slice-events" 2>/dev/null &
+	local watcher=$!
+	sleep 1
+	driver patch daemonset gpu-dra-node --patch "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"e2e\": \"$EPOCHREALTIME\"}}}}}" >/dev/null
+	until [[ $(driver_pod) != *"$was"* ]]; do
+		((++number <= 20)) || { echo "the old pod stays: $(driver_pod)" >&2 && return 1; }
+		pod "during-$number" "$nodes_of_gpus" template:gpu
+		same "GPUs of a pod started meanwhile" "$(output "during-$number" | wc --words)" 1
+	done
+	driver_ready
+	sleep 32 # so long after the last of a driver's sockets the kubelet deletes its slices
+	kill "$watcher"
+	same "slices deleted meanwhile" "$(jq --raw-output 'select(.type == "DELETED").object.metadata.name' "$state/slice-events")" ""
+	kubectl delete pods --selector '!none' --field-selector status.phase=Succeeded >/dev/null
+	same "containers and slices" "$(untouched)" "$before"
+	removed pod old
+}
+
+# A pod is deleted while no driver is there: it waits, and goes when the driver is back. What was prepared stays until then.
+upgrade-driver-down() {
+	template gpu
+	sleeper old template:gpu
+	stop_driver
+	kubectl delete pod old --wait=false >/dev/null
+	sleep 5
+	same "the pod, which can't give back its GPU" "$(kubectl get pod old --output jsonpath='{.metadata.name}')" old
+	being_prepared >/dev/null
+	start_driver
+	driver_ready
+	eventually 90 gone_pod old
+	eventually 20 nothing_prepared
+}
+
+# From the start of the driver's process to complete slices, when there are none before.
+upgrade-start() {
+	stop_driver
+	kubectl delete resourceslices --all >/dev/null
+	start_driver
+	eventually 60 published 8
+	local now=$EPOCHREALTIME
+	figure "driver's start to complete slices: $(awk -v now="$now" -v from="$(started "$(pgrep --exact gpu-dra)")" 'BEGIN {printf "%.2f s", now - from}')"
+}
