@@ -2,6 +2,8 @@
 
 // Helpers outside #[test] functions count as tests too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// Tests read their data; the crate itself doesn't.
+#![allow(clippy::disallowed_methods)]
 
 mod cases;
 mod planning;

@@ -37,10 +37,13 @@ impl Effects for NoEffects {
     }
 }
 
+/// A claim, and what its answer waits for.
+type Slow = (ResourceClaim, Option<Arc<Semaphore>>);
+
 /// An API server whose answers about some claims wait until they are let go.
 #[derive(Clone, Default)]
 struct SlowServer {
-    objects: Arc<Mutex<BTreeMap<String, (ResourceClaim, Option<Arc<Semaphore>>)>>>,
+    objects: Arc<Mutex<BTreeMap<String, Slow>>>,
 }
 
 impl SlowServer {
