@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod cluster;
 mod commands;
 mod exit;
 pub mod rig;

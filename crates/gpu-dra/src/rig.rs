@@ -13,8 +13,8 @@ use gpu_dra_kubelet::client::{DraApi, Plugin};
 use gpu_dra_lab::{ApiServer, Lab, LabOptions, Listener};
 use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_sim_data::StagedNode;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::cluster;
 use crate::commands::simulated;
 
 /// The node's name.
@@ -96,10 +96,7 @@ impl Rig {
     /// # Errors
     /// When the kubeconfig can't be used.
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
-        let file = Kubeconfig::read_from(&self.kubeconfig)?;
-        let config =
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        Ok(kube::Client::try_from(config)?)
+        cluster::client(Some(&self.kubeconfig)).await
     }
 
     /// The command of a node agent for this node, not yet started.

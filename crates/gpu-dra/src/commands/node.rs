@@ -9,10 +9,10 @@ use gpu_dra_driverroot::DeviceNodes;
 use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_node::Settings;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::place::Place;
+use crate::cluster;
 
 /// Threads that may block in files and hardware: as many claims as a node can start at once.
 const BLOCKING_THREADS: usize = 64;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .build()
         .context("can't start threads")?;
     runtime.block_on(async {
-        let client = client(kubeconfig).await?;
+        let client = cluster::client(kubeconfig.as_deref()).await?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let stop = async move {
@@ -151,21 +151,4 @@ fn boundary() -> anyhow::Result<Boundary> {
         Ok(n) => Boundary::die_at(n.parse().context("GPU_DRA_DIE_AT")?),
         Err(_) => Boundary::default(),
     })
-}
-
-async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(&path)
-                .with_context(|| format!("can't read kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("kubeconfig {}", path.display()))?
-        }
-        None => kube::Config::incluster()
-            .context("not in a pod: give the API server by --kubeconfig")?,
-    };
-    // The publisher backs off by itself, and a kubelet repeats its calls.
-    config.default_retry = false;
-    kube::Client::try_from(config).context("can't make a client for the API server")
 }

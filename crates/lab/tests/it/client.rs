@@ -1,6 +1,5 @@
 //! Round trips with kube's client, in process and over HTTP.
 
-use gpu_dra_lab::Lab;
 use k8s_openapi::api::core::v1::{Event, Node, ObjectReference};
 use k8s_openapi::api::resource::v1::{
     Device, DeviceClass, ResourceClaim, ResourcePool, ResourceSlice, ResourceSliceSpec,
@@ -10,7 +9,7 @@ use kube::core::ObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::support::{Home, NODE};
+use super::support::{Home, NODE, over_http};
 
 fn slice(name: &str) -> ResourceSlice {
     ResourceSlice {
@@ -23,13 +22,6 @@ fn slice(name: &str) -> ResourceSlice {
             ..ResourceSliceSpec::default()
         },
     }
-}
-
-async fn over_http(lab: &Lab) -> Client {
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(&lab.kubeconfig_yaml()).unwrap();
-    let options = kube::config::KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    Client::try_from(config).unwrap()
 }
 
 fn code(err: kube::Error) -> u16 {

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
-use super::support::{Home, slice};
+use super::support::{Home, over_http, slice};
 
 /// One request over HTTP by hand: status line, headers and body.
 async fn raw(home: &Home, request: &str) -> String {
@@ -48,10 +48,7 @@ async fn kubes_client_tries_again_after_429() {
     let fault =
         Fault { verb: None, resource: None, times: Some(1), trouble: Trouble::TooManyRequests(0) };
     home.api().faults().add(fault);
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(&home.lab.kubeconfig_yaml()).unwrap();
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-    let slices: Api<ResourceSlice> = Api::all(kube::Client::try_from(config).unwrap());
+    let slices: Api<ResourceSlice> = Api::all(over_http(&home.lab).await);
     slices.list(&ListParams::default()).await.unwrap();
     assert_eq!(home.api().requests().of("list", "resourceslices"), 2);
 }

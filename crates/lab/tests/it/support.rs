@@ -245,3 +245,14 @@ impl ClaimService for FakeDriver {
         self.health.subscribe()
     }
 }
+
+/// A client over HTTP, by the lab's kubeconfig.
+pub(crate) async fn over_http(lab: &Lab) -> kube::Client {
+    // Another package of the same build may turn on a second TLS provider; then rustls refuses
+    // to choose. An error says that one is chosen already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(&lab.kubeconfig_yaml()).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}

@@ -1,17 +1,17 @@
 //! `gpu-dra bench prepare`: our node agent on a simulated node, or any DRA drivers on a
 //! cluster, turn by turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use gpu_dra_model::DriverName;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::floor::Floor;
 use super::measure::{self, Measured, Times};
 use super::report::{self, Figures};
 use super::target::Target;
+use crate::cluster;
 use crate::rig::{DRIVER, Rig};
 
 /// What to measure, and how often.
@@ -47,7 +47,7 @@ enum Format {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let (figures, floor) = match &args.kubeconfig {
-        Some(kubeconfig) => cluster(&args, kubeconfig.clone()).await?,
+        Some(kubeconfig) => on_cluster(&args, kubeconfig).await?,
         None => simulated(&args).await?,
     };
     match args.output {
@@ -94,15 +94,12 @@ async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
     Ok((vec![figures], floor))
 }
 
-async fn cluster(args: &Args, kubeconfig: PathBuf) -> anyhow::Result<(Vec<Figures>, Times)> {
+async fn on_cluster(args: &Args, kubeconfig: &Path) -> anyhow::Result<(Vec<Figures>, Times)> {
     ensure!(
         args.driver.len() == args.socket.len(),
         "give as many --driver as --socket, in the same order"
     );
-    let file = Kubeconfig::read_from(&kubeconfig)
-        .with_context(|| format!("can't read kubeconfig {}", kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    let client = kube::Client::try_from(config)?;
+    let client = cluster::client(Some(kubeconfig)).await?;
     let mut targets = Vec::new();
     for (driver, socket) in args.driver.iter().zip(&args.socket) {
         targets.push(Target::find(client.clone(), driver.clone(), socket).await?);
