@@ -11,7 +11,7 @@ driver_selector=app.kubernetes.io/name=gpu-dra,app.kubernetes.io/component=node
 built_driver() {
 	if [[ ! ${DRIVER_BIN_DIR-} ]]; then
 		command -v cargo >/dev/null || skip "cargo is needed to build the driver, or DRIVER_BIN_DIR with its programs"
-		(cd "$tree" && cargo xtask build --release) >"$logs/build.log" 2>&1 || { tail "$logs/build.log" >&2 && return 1; }
+		(cd "$tree" && cargo xtask build --release) >"$state/logs/build.log" 2>&1 || { tail "$state/logs/build.log" >&2 && return 1; }
 		export DRIVER_BIN_DIR=${CARGO_TARGET_DIR:-$tree/target}/release
 	fi
 	archive_of "$tree/Dockerfile" "$(driver_image)" "$DRIVER_BIN_DIR" "$state/driver.tar"
