@@ -52,7 +52,7 @@ impl Rig {
         let listener =
             Listener::start(Arc::clone(&api), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listener = listener.await.context("can't listen on loopback")?;
-        let kubeconfig = folders.write_kubeconfig(&kubeconfig_for(listener.addr()))?;
+        let kubeconfig = folders.write_kubeconfig(&listener.kubeconfig_yaml())?;
         let rig = folders.rig(api, kubeconfig, Some(listener));
         rig.create_node().await?;
         Ok(rig)
@@ -175,8 +175,7 @@ struct Folders {
 
 impl Folders {
     fn stage(node: &str, parts: &Path) -> anyhow::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("gpu-dra-").tempdir();
-        let dir = dir.context("can't make a temporary folder")?;
+        let dir = simulated::temporary_folder()?;
         let staged = simulated::stage_at(node, &dir.path().join("node"), parts)?;
         let folders = Self { dir, staged };
         for folder in [&folders.kubelet_root().join("plugins_registry"), &folders.cdi_root()] {
@@ -314,16 +313,4 @@ impl Drop for Agent {
             tracing::warn!(%error, "node agent not killed");
         }
     }
-}
-
-fn kubeconfig_for(address: SocketAddr) -> String {
-    format!(
-        "apiVersion: v1
-kind: Config
-current-context: gpu-dra
-contexts: [{{name: gpu-dra, context: {{cluster: gpu-dra, user: gpu-dra}}}}]
-clusters: [{{name: gpu-dra, cluster: {{server: 'http://{address}'}}}}]
-users: [{{name: gpu-dra, user: {{}}}}]
-"
-    )
 }

@@ -194,15 +194,8 @@ impl Files for RealFiles {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<(OsString, FileStamp)>, FileError> {
-        let failed = |source| FileError::new("list", dir, source);
-        let entries = match fs::read_dir(dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
         let mut files = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(failed)?;
+        for entry in entries(dir)? {
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue;
             }
@@ -211,7 +204,7 @@ impl Files for RealFiles {
                 Ok(_) => {}
                 // Removed between the two calls: then it isn't there.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(FileError::new("list", dir, error)),
             }
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
@@ -219,15 +212,9 @@ impl Files for RealFiles {
     }
 
     fn leftovers(&self, dir: &Path) -> Result<Vec<(OsString, OsString)>, FileError> {
-        let failed = |source| FileError::new("list", dir, source);
-        let entries = match fs::read_dir(dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
         let mut found = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
+        for entry in entries(dir)? {
+            let name = entry.file_name();
             if let Some(becomes) = name.to_str().and_then(becomes).map(OsString::from) {
                 found.push((name, becomes));
             }
@@ -241,6 +228,15 @@ impl Files for RealFiles {
             .mode(mode)
             .create(dir)
             .map_err(|source| FileError::new("create folder", dir, source))
+    }
+}
+
+/// What is in a folder; nothing where there is no folder.
+fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
+    match fs::read_dir(dir).and_then(Iterator::collect) {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(FileError::new("list", dir, error)),
     }
 }
 

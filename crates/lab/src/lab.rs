@@ -13,7 +13,7 @@ use crate::api::{ApiServer, PatchType, Subresource, WriteOptions};
 use crate::control::{ClaimController, Scheduler, text};
 use crate::error::ApiError;
 use crate::events::{Herald, LabEvent};
-use crate::http::{Listener, Service};
+use crate::http::{Listener, Service, kubeconfig_yaml};
 use crate::kinds;
 use crate::kubelet::{Kubelet, KubeletOptions, KubeletTiming, StartError};
 use crate::runtime::Container;
@@ -158,10 +158,7 @@ impl Lab {
     /// A kubeconfig for clients over HTTP.
     #[must_use]
     pub fn kubeconfig_yaml(&self) -> String {
-        format!(
-            "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: http://{}\nusers:\n- name: lab\n  user: {{}}\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: lab\ncurrent-context: lab\n",
-            self.addr
-        )
+        kubeconfig_yaml(self.addr)
     }
 
     /// What happens from now on, for a live display.

@@ -11,7 +11,9 @@ use std::time::Duration;
 use gpu_dra_cdi::{ShareId, SpecDevice, claim_spec};
 use gpu_dra_claims::Record;
 use gpu_dra_claims::record::KnownStep;
-use gpu_dra_driverroot::{DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits};
+use gpu_dra_driverroot::{
+    DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits,
+};
 use gpu_dra_executor::{EffectError, Effects};
 use gpu_dra_host::{Boundary, Command, Processes};
 use gpu_dra_model::config::Interval;
@@ -64,13 +66,13 @@ impl Effects for Machine {
     fn cdi_spec(&self, record: &Record) -> Result<Vec<u8>, EffectError> {
         let survey = self.survey.borrow().clone();
         let survey = survey.as_deref();
+        let hook = Hook::find(&self.hook, &self.hook).map_err(files)?;
         let devices = record.devices.iter().map(|device| {
             let gpu = survey.and_then(|survey| survey.inventory.gpu(&device.gpu));
             let gpu = gpu.ok_or_else(|| EffectError::GpuGone(device.gpu.clone()))?;
             let minor = self.gpus.minor_of(&device.gpu);
             let minor = minor.map_err(|_| EffectError::GpuGone(device.gpu.clone()))?;
             let nodes = self.nodes.gpu(minor, &gpu.pci_bus_id).map_err(files)?;
-            let hook = self.hook()?;
             Ok(SpecDevice {
                 device: device.device.clone(),
                 share: device.share_id.as_deref().and_then(ShareId::new),
@@ -78,17 +80,18 @@ impl Effects for Machine {
             })
         });
         let devices = devices.collect::<Result<Vec<_>, EffectError>>()?;
-        let version = survey.map_or("", |survey| survey.inventory.driver.driver.as_str());
-        let found = self.files.get(&self.root, version).map_err(files)?;
+        let found = self.driver_files(survey)?;
         let common = self.nodes.common().map_err(files)?;
-        let common = common_edits(&found, &common, &self.hook()?);
+        let common = common_edits(&found, &common, &hook);
         Ok(claim_spec(&self.driver, &record.claim.uid, &devices, &common)?.to_bytes()?)
     }
 }
 
 impl Machine {
-    fn hook(&self) -> Result<Hook, EffectError> {
-        Hook::find(&self.hook, &self.hook).map_err(files)
+    /// The files of the driver that was seen last.
+    fn driver_files(&self, survey: Option<&Survey>) -> Result<Arc<DriverFiles>, EffectError> {
+        let version = survey.map_or("", |survey| survey.inventory.driver.driver.as_str());
+        self.files.get(&self.root, version).map_err(files)
     }
 
     fn set_time_slice(&self, gpu: &GpuUuid, interval: Interval) -> Result<(), EffectError> {
@@ -129,9 +132,7 @@ impl Machine {
     }
 
     fn nvidia_smi(&self) -> Result<PathBuf, EffectError> {
-        let survey = self.survey.borrow().clone();
-        let version = survey.map(|survey| survey.inventory.driver.driver.clone());
-        let found = self.files.get(&self.root, &version.unwrap_or_default()).map_err(files)?;
+        let found = self.driver_files(self.survey.borrow().clone().as_deref())?;
         let program = found
             .programs
             .iter()

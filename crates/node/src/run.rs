@@ -89,9 +89,7 @@ pub async fn run(
     let plugin_dir = settings.plugin_dir();
     files.create_dir(&plugin_dir, 0o750)?;
 
-    let mut root = DriverRoot::new(&settings.driver_root, &settings.driver_root_here);
-    root.host_root.clone_from(&settings.host_root_here);
-    let gpus: Arc<dyn Gpus> = Arc::new(driver(root.clone(), settings.trees.clone()));
+    let gpus: Arc<dyn Gpus> = Arc::new(driver(settings.root.clone(), settings.trees.clone()));
     let surveyor = Surveyor::new(
         Arc::clone(&gpus),
         Arc::clone(&files),
@@ -112,14 +110,17 @@ pub async fn run(
     let publisher = tokio::spawn(publisher.run());
 
     let hook = install_hook(files.as_ref(), settings.hook.as_deref(), &plugin_dir)?;
-    let mut nodes = NodeFinder::new(root.clone(), settings.device_nodes);
-    nodes.proc.clone_from(&settings.trees.proc);
-    nodes.sys.clone_from(&settings.trees.sysfs);
+    let nodes = NodeFinder {
+        root: settings.root.clone(),
+        policy: settings.device_nodes,
+        proc: settings.trees.proc,
+        sys: settings.trees.sysfs,
+    };
     let machine = Machine {
         driver: settings.driver.clone(),
         gpus,
         survey: survey.clone(),
-        root,
+        root: settings.root,
         nodes,
         hook,
         processes: Arc::new(RealProcesses),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpu_dra_driverroot::DeviceNodes;
+use gpu_dra_driverroot::{DeviceNodes, DriverRoot};
 use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
 
@@ -22,12 +22,8 @@ pub struct Settings {
     pub kubelet_root: PathBuf,
     /// The folder of CDI specs that the container runtime reads, the same path on both sides.
     pub cdi_root: PathBuf,
-    /// The driver's root as the host sees it.
-    pub driver_root: PathBuf,
-    /// The same folder as this process sees it.
-    pub driver_root_here: PathBuf,
-    /// The host's `/` as this process sees it, for device nodes that lie outside the driver's root.
-    pub host_root_here: PathBuf,
+    /// Where the driver is installed, seen by the host and by this process.
+    pub root: DriverRoot,
     /// Where sysfs, procfs and device nodes are, as this process sees them.
     pub trees: gpu_dra_nvml::Trees,
     /// What counts as a device node; anything but real ones is for simulated nodes.

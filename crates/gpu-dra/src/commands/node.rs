@@ -123,10 +123,8 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         pod_uid: args.pod_uid.filter(|uid| !uid.is_empty()),
         kubelet_root: args.kubelet_root,
         cdi_root: args.cdi_root,
-        driver_root_here: args.place.driver_root_here(),
-        host_root_here: args.place.host_root_here.clone(),
+        root: args.place.root(),
         trees: args.place.trees(),
-        driver_root: args.place.driver_root,
         device_nodes: match args.device_nodes {
             Nodes::MustExist => DeviceNodes::MustExist,
             Nodes::CreateMissing => DeviceNodes::CreateMissing,

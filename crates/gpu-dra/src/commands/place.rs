@@ -30,14 +30,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn driver_root_here(&self) -> PathBuf {
-        self.driver_root_here.clone().unwrap_or_else(|| self.driver_root.clone())
-    }
-
     pub(crate) fn root(&self) -> DriverRoot {
-        let mut root = DriverRoot::new(&self.driver_root, self.driver_root_here());
-        root.host_root.clone_from(&self.host_root_here);
-        root
+        DriverRoot {
+            host: self.driver_root.clone(),
+            here: self.driver_root_here.clone().unwrap_or_else(|| self.driver_root.clone()),
+            host_root: self.host_root_here.clone(),
+        }
     }
 
     pub(crate) fn trees(&self) -> Trees {

@@ -19,8 +19,7 @@ pub(crate) struct Simulated {
 impl Simulated {
     /// Stages the node under a new temporary folder.
     pub(crate) fn stage(node: &str) -> anyhow::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("gpu-dra-").tempdir();
-        let dir = dir.context("can't make a temporary folder")?;
+        let dir = temporary_folder()?;
         let program = std::env::current_exe().context("can't find this program")?;
         let parts = program.parent().unwrap_or(Path::new("/"));
         let staged = stage_at(node, &dir.path().join("node"), parts)?;
@@ -38,6 +37,12 @@ impl Simulated {
             dev: self.staged.dev_root.join("dev"),
         }
     }
+}
+
+/// A folder of our own that goes with its value.
+pub(crate) fn temporary_folder() -> anyhow::Result<tempfile::TempDir> {
+    let dir = tempfile::Builder::new().prefix("gpu-dra-").tempdir();
+    dir.context("can't make a temporary folder")
 }
 
 /// Stages the node in `dir`, from the library and programs in the folder `parts`.

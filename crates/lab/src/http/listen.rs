@@ -37,11 +37,24 @@ impl Listener {
         Ok(Self { addr, task })
     }
 
+    /// A kubeconfig for clients of this API.
+    #[must_use]
+    pub fn kubeconfig_yaml(&self) -> String {
+        kubeconfig_yaml(self.addr)
+    }
+
     /// The address with the port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
+}
+
+/// A kubeconfig for clients of an API that listens on `addr`.
+pub(crate) fn kubeconfig_yaml(addr: SocketAddr) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: http://{addr}\nusers:\n- name: lab\n  user: {{}}\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: lab\ncurrent-context: lab\n"
+    )
 }
 
 impl Drop for Listener {

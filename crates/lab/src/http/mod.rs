@@ -12,6 +12,7 @@ mod table;
 mod write;
 
 pub use listen::Listener;
+pub(crate) use listen::kubeconfig_yaml;
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -16,9 +16,7 @@ async fn a_pod_runs_with_its_device_and_gives_it_back() {
     let driver = FakeDriver::new(&home);
     let mut happenings = home.lab.subscribe();
     let server = driver.serve(&home).await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until_phase("train", "Running").await;
 
     let containers = home.lab.containers();
@@ -61,9 +59,7 @@ async fn a_failed_prepare_is_told_and_tried_again() {
     let driver = FakeDriver::new(&home);
     driver.failures.lock().unwrap().push("GPU is lost: reset it".to_owned());
     let _server = driver.serve(&home).await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until_phase("train", "Running").await;
     assert_eq!(driver.calls(), ["prepare one", "prepare one"]);
     assert!(
@@ -79,9 +75,7 @@ async fn a_failed_prepare_is_told_and_tried_again() {
 #[tokio::test]
 async fn a_pod_waits_for_a_driver_that_comes_later() {
     let home = Home::new().await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until("the event", || {
         let why =
             "Failed to prepare dynamic resources: DRA driver gpu.nvidia.com is not registered";
@@ -98,9 +92,7 @@ async fn a_pod_stays_until_its_claim_is_unprepared() {
     let home = Home::new().await;
     let driver = FakeDriver::new(&home);
     let _server = driver.serve(&home).await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until_phase("train", "Running").await;
     *driver.stuck.lock().unwrap() = true;
     home.api().delete(&POD, "default", "train", &DeleteOptions::default()).unwrap();
@@ -141,9 +133,7 @@ async fn a_pod_deleted_by_force_is_unprepared_all_the_same() {
     let home = Home::new().await;
     let driver = FakeDriver::new(&home);
     let _server = driver.serve(&home).await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until_phase("train", "Running").await;
     home.api().delete(&POD, "default", "train", &DeleteOptions::now()).unwrap();
     home.until("unprepared", || driver.calls().contains(&"unprepare one".to_owned()).then_some(()))
@@ -155,9 +145,7 @@ async fn a_restarted_kubelet_wipes_slices_and_prepares_again() {
     let home = Home::new().await;
     let driver = FakeDriver::new(&home);
     let _server = driver.serve(&home).await;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     home.until_phase("train", "Running").await;
     home.create(&RESOURCE_SLICE, slice("ours", &["gpu-0"]));
     let mut elsewhere = slice("elsewhere", &["gpu-0"]);
@@ -208,9 +196,7 @@ async fn health_reaches_the_pods_status() {
     driver.report("gpu-0", HealthState::Healthy, "");
     let _server = driver.serve(&home).await;
     let home = &home;
-    home.create(&RESOURCE_CLAIM, claim("one"));
-    home.create(&POD, pod("train", "one"));
-    home.place("train", "one", "gpu-0");
+    home.create_train();
     let health = |want: &'static str| {
         home.until(want, move || {
             let pod = home.get(&POD, "train")?;

@@ -53,6 +53,13 @@ impl Home {
         self.api().get(kind, namespace, name).ok()
     }
 
+    /// Pod `train` with claim `one`, placed on `gpu-0` as the scheduler would.
+    pub(crate) fn create_train(&self) {
+        self.create(&RESOURCE_CLAIM, claim("one"));
+        self.create(&POD, pod("train", "one"));
+        self.place("train", "one", "gpu-0");
+    }
+
     /// A claim that has a device, reserved for the pod, and the pod bound to the node: what the scheduler does.
     pub(crate) fn place(&self, pod: &str, claim: &str, device: &str) {
         let pod = self.get(&POD, pod).unwrap();

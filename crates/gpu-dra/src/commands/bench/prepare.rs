@@ -12,6 +12,7 @@ use super::measure::{self, Measured, Times};
 use super::report::{self, Figures};
 use super::target::Target;
 use crate::cluster;
+use crate::commands::simulated::temporary_folder;
 use crate::rig::{DRIVER, Rig};
 
 /// What to measure, and how often.
@@ -105,7 +106,7 @@ async fn on_cluster(args: &Args, kubeconfig: &Path) -> anyhow::Result<(Vec<Figur
         targets.push(Target::find(client.clone(), driver.clone(), socket).await?);
     }
     let first = targets.first().context("give at least one --driver")?;
-    let dir = tempfile::tempdir().context("can't make a temporary folder")?;
+    let dir = temporary_folder()?;
     let floor = Floor::new(dir.path(), first.claims.clone())?;
     let (measured, floor) = turns(&targets, &floor, args.claims).await?;
     let figures = targets.iter().zip(measured).map(|(target, measured)| Figures {
