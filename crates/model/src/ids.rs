@@ -122,6 +122,11 @@ id!(
     GpuUuid, "GPU UUID", is_gpu_uuid, "want GPU- and 8-4-4-4-12 hex digits"
 );
 id!(
+    /// A MIG device's UUID as NVML prints it: `MIG-` and 8-4-4-4-12 hex digits (driver R470
+    /// and newer), or `MIG-GPU-<uuid>/<GPU instance>/<compute instance>` before.
+    MigUuid, "MIG device UUID", is_mig_uuid, "want MIG- and 8-4-4-4-12 hex digits"
+);
+id!(
     /// A PCI address in the form of sysfs and of `resource.kubernetes.io/pciBusID`:
     /// `dddd:bb:dd.f`, lower-case hex. Make it from NVML's form with [`PciBusId::from_nvml`].
     PciBusId, "PCI address", is_pci_bus_id, "want dddd:bb:dd.f in lower-case hex"
@@ -141,6 +146,28 @@ id!(
 pub struct Minor(pub u32);
 
 impl fmt::Display for Minor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A GPU instance's number on its GPU (`nvmlGpuInstanceInfo_t.id`): the `gi<N>` of the
+/// driver's proc files. The driver derives it from the placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GpuInstanceId(pub u32);
+
+impl fmt::Display for GpuInstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A compute instance's number in its GPU instance (`nvmlComputeInstanceInfo_t.id`): the
+/// `ci<N>` of the driver's proc files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ComputeInstanceId(pub u32);
+
+impl fmt::Display for ComputeInstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -224,6 +251,22 @@ fn is_gpu_uuid(text: &str) -> bool {
     text.strip_prefix("GPU-").is_some_and(|rest| uuid_shape(rest, |b| b.is_ascii_hexdigit()))
 }
 
+fn is_mig_uuid(text: &str) -> bool {
+    let hex = |b: u8| b.is_ascii_hexdigit();
+    let Some(rest) = text.strip_prefix("MIG-") else { return false };
+    if uuid_shape(rest, hex) {
+        return true;
+    }
+    let mut parts = rest.split('/');
+    let number = |part: Option<&str>| {
+        part.is_some_and(|part| part.parse::<u8>().is_ok_and(|n| n.to_string() == part))
+    };
+    parts.next().is_some_and(is_gpu_uuid)
+        && number(parts.next())
+        && number(parts.next())
+        && parts.next().is_none()
+}
+
 fn uuid_shape(text: &str, digit: impl Fn(u8) -> bool) -> bool {
     let mut groups = text.split('-');
     [8, 4, 4, 4, 12].into_iter().all(|length| {
@@ -290,6 +333,9 @@ mod tests {
         assert_eq!(RequestName::new("gpu/h100").unwrap().base(), "gpu");
         assert!(GpuUuid::new("GPU-11111111-0000-0000-0000-000000000000").is_ok());
         assert!(GpuUuid::new("MIG-11111111-0000-0000-0000-000000000000").is_err());
+        assert!(MigUuid::new("MIG-11111111-0000-0000-0000-000000000000").is_ok());
+        assert!(MigUuid::new("MIG-GPU-11111111-0000-0000-0000-000000000000/1/0").is_ok());
+        assert!(MigUuid::new("MIG-GPU-11111111-0000-0000-0000-000000000000/1/../0").is_err());
         assert!(CdiDeviceId::new("k8s.gpu.nvidia.com/claim=0f6c-gpu-1").is_ok());
         assert!(CdiDeviceId::new("claim=0f6c").is_err());
         assert!(DriverName::new("gpu.nvidia.com").is_ok());

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{GpuUuid, Minor, PciBusId};
+use crate::ids::{ComputeInstanceId, GpuInstanceId, GpuUuid, MigUuid, Minor, PciBusId};
 
 /// Everything found on the node in one pass, GPUs in the order of their PCI addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,40 @@ pub enum Mig {
         pending: MigMode,
         /// GPU instance profiles, by id; readable also while the mode is off.
         profiles: Vec<MigProfile>,
+        /// What exists now, by id; empty while the mode is off.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        instances: Vec<GpuInstance>,
     },
+}
+
+/// A part of a GPU with memory, multiprocessors and engines of its own
+/// (`nvmlGpuInstanceInfo_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GpuInstance {
+    /// The driver's number for it; it depends on the placement, not on the order of creation.
+    pub id: GpuInstanceId,
+    /// Its profile, an id of [`MigProfile`].
+    pub profile_id: u32,
+    /// Where it lies.
+    pub placement: Placement,
+    /// What CUDA runs on, by id. None at all makes the instance unusable.
+    pub compute_instances: Vec<ComputeInstance>,
+}
+
+/// A part of a GPU instance's multiprocessors: the MIG device that programs see
+/// (`nvmlComputeInstanceInfo_t` and `nvmlDeviceGetAttributes_v2` of its MIG handle).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComputeInstance {
+    /// Its number in the GPU instance, from 0.
+    pub id: ComputeInstanceId,
+    /// The UUID of the MIG device.
+    pub uuid: MigUuid,
+    /// Compute slices: the 1 of `1c.3g.40gb`; as many as the GPU instance has in `3g.40gb`.
+    pub slices: u32,
+    /// Streaming multiprocessors of its own.
+    pub multiprocessors: u32,
 }
 
 /// MIG mode of a GPU (`NVML_DEVICE_MIG_ENABLE` / `DISABLE`).
@@ -218,6 +251,20 @@ pub struct Placement {
     pub start: u32,
     /// How many slices.
     pub size: u32,
+}
+
+impl Placement {
+    /// The memory slices that it takes.
+    #[must_use]
+    pub fn slices(self) -> std::ops::Range<u32> {
+        self.start..self.start.saturating_add(self.size)
+    }
+
+    /// Whether the two have a memory slice in common.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.slices().start < other.slices().end && other.slices().start < self.slices().end
+    }
 }
 
 /// A GPU that is there but did not answer.

@@ -13,8 +13,8 @@ pub mod quantity;
 pub mod version;
 
 pub use ids::{
-    BootId, CdiDeviceId, ClaimRef, ClaimUid, DeviceName, DriverName, GpuUuid, IdError, Minor,
-    NodeName, PciBusId, PoolName, RequestName,
+    BootId, CdiDeviceId, ClaimRef, ClaimUid, ComputeInstanceId, DeviceName, DriverName,
+    GpuInstanceId, GpuUuid, IdError, MigUuid, Minor, NodeName, PciBusId, PoolName, RequestName,
 };
-pub use inventory::{Gpu, Inventory};
+pub use inventory::{Gpu, Inventory, Placement};
 pub use quantity::Quantity;

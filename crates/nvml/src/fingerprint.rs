@@ -101,6 +101,7 @@ mod tests {
                 current: MigMode::Disabled,
                 pending: MigMode::Disabled,
                 profiles: vec![],
+                instances: vec![],
             },
         }
     }
@@ -125,6 +126,7 @@ mod tests {
             current: MigMode::Disabled,
             pending: MigMode::Enabled,
             profiles: vec![],
+            instances: vec![],
         };
         let fabric = Some(Fabric { cluster_uuid: String::new(), clique_id: 1 });
         for (what, gpus, broken) in [

@@ -20,7 +20,7 @@ pub(crate) fn mig(
         profiles.extend(profile(nvml, device, index, memory_bytes)?);
     }
     profiles.sort_by_key(|profile| profile.id);
-    Ok(Mig::Supported { current, pending, profiles })
+    Ok(Mig::Supported { current, pending, profiles, instances: Vec::new() })
 }
 
 /// `nvmlDeviceGetMigMode`: current and pending, None if the GPU has no such thing.

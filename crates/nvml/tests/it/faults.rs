@@ -185,7 +185,7 @@ fn a100_vm_without_reset() {
         .unwrap();
     assert!(session.fingerprint().unwrap().outdates(&before));
     let after = session.probe().unwrap();
-    let Mig::Supported { current, pending, profiles } = &after.gpus[0].mig else {
+    let Mig::Supported { current, pending, profiles, .. } = &after.gpus[0].mig else {
         panic!("MIG: {after:?}")
     };
     assert_eq!((*current, *pending), (MigMode::Disabled, MigMode::Enabled));

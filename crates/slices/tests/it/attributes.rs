@@ -118,6 +118,7 @@ fn gpus_that_cannot_be_offered_whole_are_left_out_by_name() {
         current: MigMode::Enabled,
         pending: MigMode::Enabled,
         profiles: Vec::new(),
+        instances: Vec::new(),
     };
     let mut twin = h100(4);
     twin.uuid = uuid(0);

@@ -37,6 +37,7 @@ pub(crate) fn h100(number: u32) -> Gpu {
             current: MigMode::Disabled,
             pending: MigMode::Disabled,
             profiles: Vec::new(),
+            instances: Vec::new(),
         },
     }
 }
