@@ -1,7 +1,7 @@
 # The driver: built, packed into its image, and installed from deploy/ on a node with simulated GPUs.
 
 tree=$(dirname "$e2e")
-gpus=6xh100+2xl4                # two products, and pairs of GPUs that share a PCIe root
+gpus=8xh100+2xl4                # two products, pairs of GPUs that share a PCIe root, and GPUs that can be partitioned
 hardware=/run/gpu-node          # the simulated machine: its /sys, /proc, and the driver's files
 state_of_gpus=$hardware/run/nvidia/driver/config
 plugin=/var/lib/kubelet/plugins/gpu.nvidia.com
@@ -38,7 +38,7 @@ detach_gpus() { umount --recursive /run/nvidia/driver; }
 # driver_ready: waits until the DaemonSet's pods are ready and all GPUs are published.
 driver_ready() {
 	eventually 60 driver_rolled_out
-	eventually 60 published 8
+	eventually 60 published 10
 }
 
 driver_rolled_out() { command kubectl --namespace gpu-dra rollout status daemonset/gpu-dra-node --timeout=1s; }
@@ -66,17 +66,19 @@ start_driver() { driver patch daemonset gpu-dra-node --type json --patch '[{"op"
 
 no_driver_pod() { [[ ! $(driver get pods --selector "$driver_selector" --output name) ]]; }
 
-# slices: the driver's, as JSON. devices: theirs, as JSON.
+# slices: the driver's, as JSON. devices: the whole GPUs in them, as JSON; mig_devices: the MIG devices.
 slices() { command kubectl get resourceslices --output json | jq '.items | map(select(.spec.driver == "gpu.nvidia.com"))'; }
-devices() { slices | jq 'map(.spec.devices // [] | .[])'; }
+devices() { devices_of gpu; }
+mig_devices() { devices_of mig; }
+devices_of() { slices | jq --arg type "$1" 'map(.spec.devices // [] | .[] | select(.attributes.type.string == $type))'; }
 
-# published NUMBER: whether that many devices can be allocated: in complete pools only.
+# published NUMBER: whether that many whole GPUs can be allocated: in complete pools only.
 published() {
 	local is
 	is=$(slices | jq '
 		group_by(.spec.pool.name) | map(
 			(map(.spec.pool.generation) | max) as $newest | map(select(.spec.pool.generation == $newest))
-			| select(length == .[0].spec.pool.resourceSliceCount) | map(.spec.devices // [] | length) | add) | add // 0')
+			| select(length == .[0].spec.pool.resourceSliceCount) | map(.spec.devices // [] | map(select(.attributes.type.string == "gpu")) | length) | add) | add // 0')
 	[[ $is == "$1" ]] || { echo "$is devices in complete pools, not $1" && return 1; }
 }
 

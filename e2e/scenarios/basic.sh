@@ -17,9 +17,9 @@ basic-slices() {
 	same "their node" "$(jq --raw-output 'map(.spec.nodeName) | unique[]' <<<"$all")" "$node"
 	same "their pool" "$(jq --raw-output 'map(.spec.pool.name) | unique[]' <<<"$all")" "$node"
 	same "the products" "$(devices | jq --raw-output 'map(.attributes.productName.string) | sort[]' | uniq -c | tr --squeeze-repeats ' ')" \
-		$' 6 NVIDIA H100 80GB HBM3\n 2 NVIDIA L4'
-	same "different UUIDs" "$(devices | jq 'map(.attributes.uuid.string | select(startswith("GPU-"))) | unique | length')" 8
-	same "different minors" "$(devices | jq --compact-output 'map(.attributes.index.int) | sort')" '[0,1,2,3,4,5,6,7]'
+		$' 8 NVIDIA H100 80GB HBM3\n 2 NVIDIA L4'
+	same "different UUIDs" "$(devices | jq 'map(.attributes.uuid.string | select(startswith("GPU-"))) | unique | length')" 10
+	same "different minors" "$(devices | jq --compact-output 'map(.attributes.index.int) | sort')" '[0,1,2,3,4,5,6,7,8,9]'
 	same "the H100's memory" "$(devices | jq --raw-output '.[] | select(.attributes.index.int == 0).capacity.memory.value')" 81559Mi
 	same "standard attributes" "$(devices | jq 'map(.attributes | has("resource.kubernetes.io/pcieRoot") and has("resource.kubernetes.io/pciBusID")) | all')" true
 }
@@ -75,13 +75,13 @@ basic-right-gpu() {
 basic-all-taken() {
 	local number
 	template gpu
-	for number in 1 2 3 4 5 6 7 8; do
+	for number in 1 2 3 4 5 6 7 8 9 10; do
 		pod "holder-$number" 'exec sleep 1000' template:gpu
 	done
-	for number in 1 2 3 4 5 6 7 8; do
+	for number in 1 2 3 4 5 6 7 8 9 10; do
 		running "holder-$number"
 	done
-	same "the GPUs in the pods" "$(for number in 1 2 3 4 5 6 7 8; do seen "holder-$number"; done | sort)" "$(printf 'nvidia%s\n' 0 1 2 3 4 5 6 7)"
+	same "the GPUs in the pods" "$(for number in 1 2 3 4 5 6 7 8 9 10; do seen "holder-$number"; done | sort)" "$(printf 'nvidia%s\n' 0 1 2 3 4 5 6 7 8 9)"
 	pod ninth "$nodes_of_gpus" template:gpu
 	event ninth FailedScheduling 'cannot allocate all claims'
 	local free
@@ -94,13 +94,13 @@ basic-all-taken() {
 basic-cel-product() {
 	template l4 "$(cel "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA L4'"), count: 2"
 	pod l4 "$nodes_of_gpus" template:l4
-	same "the L4s" "$(output l4)" "nvidia6 nvidia7"
+	same "the L4s" "$(output l4)" "nvidia8 nvidia9"
 }
 
 basic-cel-memory() {
-	template big "$(cel "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0"), count: 6"
+	template big "$(cel "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0"), count: 8"
 	pod big "$nodes_of_gpus" template:big
-	same "the GPUs with 40Gi or more" "$(output big)" "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5"
+	same "the GPUs with 40Gi or more" "$(output big)" "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5 nvidia6 nvidia7"
 }
 
 basic-cel-uuid() {
@@ -136,7 +136,7 @@ basic-first-available() {
 basic-all() {
 	template everything 'allocationMode: All'
 	pod everything "$nodes_of_gpus" template:everything
-	same "the GPUs" "$(output everything)" "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5 nvidia6 nvidia7"
+	same "the GPUs" "$(output everything)" "$(echo nvidia{0..9})"
 }
 
 # A monitor with admin access sees all GPUs, also one that a pod holds, and neither hinders the other.
@@ -144,9 +144,10 @@ basic-admin-access() {
 	template gpu
 	sleeper holder template:gpu
 	kubectl label namespace "$namespace" resource.kubernetes.io/admin-access=true >/dev/null
-	claim monitor 'allocationMode: All, adminAccess: true'
+	claim_of monitor "{requests: [{name: all, exactly: {deviceClassName: monitor.gpu.nvidia.com, allocationMode: All, adminAccess: true,
+		tolerations: [{key: gpu.nvidia.com/monitoring, operator: Exists}]}}]}"
 	sleeper monitor monitor
-	same "GPUs of the monitor" "$(seen monitor | wc --words)" 8
+	same "GPUs of the monitor" "$(seen monitor | wc --words)" 10
 	removed pod holder
 	sleeper next template:gpu
 	removed pod monitor
@@ -193,7 +194,7 @@ gone_claim() { ! kubectl get resourceclaim "$1" 2>/dev/null; }
 
 # A pod is deleted while its claim is being prepared, which takes long: it goes, and the GPU is free again.
 basic-deleted-while-preparing() {
-	sick '{"faults": [{"function": "nvmlDeviceGetMinorNumber", "delayMs": 5000}]}'
+	sick '{"faults": [{"function": "nvmlDeviceGetMinorNumber", "delayMs": 3500}]}'
 	template everything 'allocationMode: All'
 	pod hasty 'exec sleep 1000' template:everything
 	eventually 30 being_prepared
@@ -203,7 +204,7 @@ basic-deleted-while-preparing() {
 	eventually 90 gone_pod hasty
 	eventually 20 nothing_prepared
 	pod next "$nodes_of_gpus" template:everything
-	same "GPUs of the next pod" "$(output next | wc --words)" 8
+	same "GPUs of the next pod" "$(output next | wc --words)" 10
 }
 
 being_prepared() { ls "$plugin"/claims/*.json; }
@@ -216,7 +217,7 @@ basic-force-deleted() {
 	kubectl delete pod victim --force --grace-period=0 >/dev/null 2>&1
 	eventually 60 nothing_prepared # sooner, the next pod's event would say who still has the GPUs, and the kubelet try again in a minute
 	pod next "$nodes_of_gpus" template:everything
-	same "GPUs of the next pod" "$(output next | wc --words)" 8
+	same "GPUs of the next pod" "$(output next | wc --words)" 10
 }
 
 # Slices deleted by hand come back.
@@ -224,7 +225,7 @@ basic-slices-come-back() {
 	local before
 	before=$(slices | jq --raw-output '.[].metadata.name')
 	kubectl delete resourceslices --all >/dev/null
-	eventually 30 published 8
+	eventually 30 published 10
 	local name
 	for name in $(slices | jq --raw-output '.[].metadata.name'); do
 		[[ $before != *"$name"* ]] || { echo "$name is still there" >&2 && return 1; }

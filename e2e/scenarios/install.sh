@@ -14,8 +14,8 @@ install-driver() {
 install-examples() {
 	local file pod
 	for file in "$tree"/examples/*.yaml; do
-		[[ ${file##*/} != extended-resource.yaml || $E2E_MINOR != 1.35 ]] || continue
-		sed 's/^\( *\)image: busybox$/&\n\1imagePullPolicy: Never/' "$file" >"$state/example.yaml"
+		[[ ${file##*/} != *extended-resource.yaml || $E2E_MINOR != 1.35 ]] || continue
+		cp "$file" "$state/example.yaml"
 		command kubectl apply --filename "$state/example.yaml" --output json |
 			jq --raw-output '.items[]?, . | select(.kind == "Pod").metadata | "\(.namespace) \(.name)"' >"$state/pods"
 		while read -r namespace pod; do
@@ -37,7 +37,7 @@ install-late-driver() {
 	same "devices without a driver" "$(devices | jq length)" 0
 	holds "what the node agent says" "$(driver logs "$(driver_pod)")" "no GPUs"
 	attach_gpus
-	eventually 30 published 8
+	eventually 30 published 10
 	template gpu
 	pod one "$nodes_of_gpus" template:gpu
 	same "GPUs of a pod" "$(output one | wc --words)" 1

@@ -16,7 +16,7 @@ upgrade-kubelet-restart() {
 	start_kubelet
 	sleeper new template:gpu
 	same "the old pod's container" "$(kubectl get pod old --output jsonpath='{.status.containerStatuses[0].containerID}')" "$before"
-	eventually 30 published 8
+	eventually 30 published 10
 	same "GPUs of the new pod" "$(seen new | wc --words)" 1
 	removed pod old
 }
@@ -99,7 +99,7 @@ upgrade-start() {
 	stop_driver
 	kubectl delete resourceslices --all >/dev/null
 	start_driver
-	eventually 60 published 8
+	eventually 60 published 10
 	local now=$EPOCHREALTIME
 	figure "driver's start to complete slices: $(awk -v now="$now" -v from="$(started "$(pgrep --exact gpu-dra)")" 'BEGIN {printf "%.2f s", now - from}')"
 }

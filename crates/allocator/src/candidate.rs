@@ -1,7 +1,9 @@
 //! A device that may be allocated, with what selectors, capacity and counters need of it,
 //! read once per attempt.
 
-use gpu_dra_cel::{Attribute, DeviceView};
+use std::cell::OnceCell;
+
+use gpu_dra_cel::{Attribute, DeviceView, is_version};
 use gpu_dra_model::Quantity;
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, ResourceSlice};
 
@@ -20,7 +22,10 @@ pub(crate) struct Candidate<'a> {
     pub(crate) pool: usize,
     pub(crate) slice: &'a ResourceSlice,
     pub(crate) device: &'a Device,
-    pub(crate) view: DeviceView,
+    /// Whether all attributes are of kinds that selectors can read.
+    pub(crate) is_readable: bool,
+    /// Made when first needed: most verdicts are known from a device that is alike.
+    view: OnceCell<DeviceView>,
     pub(crate) capacity: Vec<Capacity<'a>>,
     pub(crate) consumes: Consumption<'a>,
 }
@@ -32,19 +37,34 @@ impl<'a> Candidate<'a> {
     /// What in it is no quantity, or not supported. The API server lets neither through at
     /// default gates.
     pub(crate) fn read(slice: &'a ResourceSlice, device: &'a Device) -> Result<Self, String> {
-        let shareable = device.allow_multiple_allocations == Some(true);
-        let mut view = DeviceView::new(&slice.spec.driver, shareable);
-        for (name, value) in device.attributes.iter().flatten() {
-            view.add_attribute(name, attribute(value));
-        }
-        let mut capacity = Vec::new();
-        for (name, value) in device.capacity.iter().flatten() {
-            let read = Capacity::read(name, value)?;
-            view.add_capacity(name, read.value);
-            capacity.push(read);
-        }
-        let consumes = consumption(device)?;
-        Ok(Self { id: id_of(slice, device), pool: 0, slice, device, view, capacity, consumes })
+        let capacity = device.capacity.iter().flatten();
+        let capacity = capacity.map(|(name, value)| Capacity::read(name, value));
+        let is_readable = |value: &DeviceAttribute| match attribute(value) {
+            Attribute::List => false,
+            Attribute::Version(text) => is_version(&text),
+            _ => true,
+        };
+        Ok(Self {
+            id: id_of(slice, device),
+            pool: 0,
+            slice,
+            device,
+            is_readable: device.attributes.iter().flatten().all(|(_, value)| is_readable(value)),
+            view: OnceCell::new(),
+            capacity: capacity.collect::<Result<_, _>>()?,
+            consumes: consumption(device)?,
+        })
+    }
+
+    /// The device as selectors see it.
+    pub(crate) fn view(&self) -> &DeviceView {
+        self.view.get_or_init(|| {
+            let mut view = attributes(&self.slice.spec.driver, self.device);
+            for capacity in &self.capacity {
+                view.add_capacity(capacity.name, capacity.value);
+            }
+            view
+        })
     }
 
     /// Several claims may have a part each.
@@ -84,6 +104,26 @@ pub(crate) fn id_of(slice: &ResourceSlice, device: &Device) -> DeviceId {
         pool: slice.spec.pool.name.clone(),
         device: device.name.clone(),
     }
+}
+
+/// The device as selectors see it.
+///
+/// # Errors
+/// A capacity that is no quantity.
+pub(crate) fn view(driver: &str, device: &Device) -> Result<DeviceView, String> {
+    let mut view = attributes(driver, device);
+    for (name, value) in device.capacity.iter().flatten() {
+        view.add_capacity(name, quantity(&value.value.0, name)?);
+    }
+    Ok(view)
+}
+
+fn attributes(driver: &str, device: &Device) -> DeviceView {
+    let mut view = DeviceView::new(driver, device.allow_multiple_allocations == Some(true));
+    for (name, value) in device.attributes.iter().flatten() {
+        view.add_attribute(name, attribute(value));
+    }
+    view
 }
 
 fn attribute(value: &DeviceAttribute) -> Attribute {

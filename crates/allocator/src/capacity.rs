@@ -124,14 +124,15 @@ fn is_step(consumed: &Quantity, min: &Quantity, step: &Quantity) -> bool {
     rest() == Some(0)
 }
 
-/// Whether a request fits a device beside what others take of it.
+/// Whether a request fits a device beside what others take of it, None where that can't be
+/// reckoned.
 ///
 /// # Errors
 /// The first capacity that doesn't.
 pub(crate) fn check(
     capacities: &[Capacity<'_>],
     requested: &BTreeMap<String, Quantity>,
-    taken: impl Fn(&str) -> Quantity,
+    taken: impl Fn(&str) -> Option<Quantity>,
 ) -> Fit {
     // Names must be written as the device has them: no domain is added or removed.
     let unknown = requested.keys().find(|name| !capacities.iter().any(|c| c.name == name.as_str()));
@@ -145,8 +146,10 @@ pub(crate) fn check(
             return Err(Box::new(Reason::CapacityPolicy { name: name(), wanted }));
         }
         let taken = taken(capacity.name);
-        if !taken.add(&wanted).is_ok_and(|sum| sum <= capacity.value) {
-            let left = capacity.value.sub(&taken).unwrap_or(capacity.value);
+        let sum = taken.and_then(|taken| taken.add(&wanted).ok());
+        if sum.is_none_or(|sum| sum > capacity.value) {
+            let left = taken.and_then(|taken| capacity.value.sub(&taken).ok());
+            let left = left.unwrap_or(Quantity::ZERO);
             return Err(Box::new(Reason::Capacity { name: name(), wanted, left }));
         }
     }
@@ -234,9 +237,10 @@ mod tests {
         let shares = ranged("10Gi", "10Gi", "1Gi", "10Gi", Some("1Gi"));
         let capacity = [Capacity::read("memory", &shares).unwrap()];
         let ask = |text: &str| BTreeMap::from([("memory".to_owned(), q(text))]);
-        assert_eq!(check(&capacity, &ask("4Gi"), |_| q("6Gi")), Ok(()));
+        assert_eq!(check(&capacity, &ask("4Gi"), |_| Some(q("6Gi"))), Ok(()));
+        assert!(check(&capacity, &ask("4Gi"), |_| None).is_err());
         assert_eq!(
-            check(&capacity, &ask("4Gi"), |_| q("7Gi")),
+            check(&capacity, &ask("4Gi"), |_| Some(q("7Gi"))),
             Err(Box::new(Reason::Capacity {
                 name: "memory".into(),
                 wanted: q("4Gi"),
@@ -244,7 +248,8 @@ mod tests {
             }))
         );
         let qualified = BTreeMap::from([("gpu.nvidia.com/memory".to_owned(), q("4Gi"))]);
-        let refused = check(&capacity, &qualified, |_| Quantity::ZERO).map_err(|reason| *reason);
+        let refused =
+            check(&capacity, &qualified, |_| Some(Quantity::ZERO)).map_err(|reason| *reason);
         assert_eq!(refused, Err(Reason::NoCapacity { name: "gpu.nvidia.com/memory".into() }));
     }
 }

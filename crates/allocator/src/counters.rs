@@ -1,5 +1,8 @@
 //! Shared counters: what partitions of one device have in common, so that only those that
 //! fit together are allocated together.
+//!
+//! Accounts go by the pool's name alone, as the scheduler's do: two drivers with counters and
+//! equal pool names disturb each other. Numbers that can't be reckoned count as too much.
 
 use std::collections::BTreeMap;
 
@@ -36,79 +39,89 @@ impl<'a> Counters<'a> {
 /// Counter set and counter.
 type Key<'a> = (&'a str, &'a str);
 
-/// The account of one pool during an attempt.
-#[derive(Debug)]
-pub(crate) struct Account<'a> {
-    /// What allocated devices leave, negative where they took too much.
-    available: BTreeMap<Key<'a>, Quantity>,
-    /// What the devices of this attempt take.
-    taken: BTreeMap<Key<'a>, Quantity>,
-}
+/// What allocated devices leave of a pool's counters: negative where they took too much,
+/// None where that much can't be reckoned.
+#[derive(Debug, Clone)]
+pub(crate) struct Available<'a>(BTreeMap<Key<'a>, Option<Quantity>>);
 
-impl<'a> Account<'a> {
+impl<'a> Available<'a> {
     /// Counts the allocated devices of the whole pool, those of other nodes too.
-    pub(crate) fn open(pool: &Pool<'a>, allocated: &Allocated) -> Self {
-        let mut available: BTreeMap<Key<'a>, Quantity> = BTreeMap::new();
+    pub(crate) fn of(pool: &Pool<'a>, allocated: &Allocated) -> Self {
+        let mut available: BTreeMap<Key<'a>, Option<Quantity>> = BTreeMap::new();
         for (set, counters) in &pool.counters {
-            available.extend(counters.0.iter().map(|(name, value)| ((*set, *name), *value)));
+            available.extend(counters.0.iter().map(|(name, value)| ((*set, *name), Some(*value))));
         }
         let taken = pool.consumers.iter().filter(|(id, _)| allocated.is_taken(id));
-        for (_, consumption) in taken {
-            each(consumption, |key, value| {
-                if let Some(left) = available.get_mut(&key) {
-                    *left = left.sub(value).unwrap_or(*left);
-                }
-            });
+        for (key, value) in taken.flat_map(|(_, consumption)| each(consumption)) {
+            if let Some(left) = available.get_mut(&key) {
+                *left = left.and_then(|left| left.sub(&value).ok());
+            }
         }
-        Self { available, taken: BTreeMap::new() }
+        Self(available)
     }
+}
 
-    fn taken(&self, key: Key<'a>) -> Quantity {
-        self.taken.get(&key).copied().unwrap_or(Quantity::ZERO)
-    }
+/// What the devices of an attempt take of the counters of one pool name.
+#[derive(Debug, Default)]
+pub(crate) struct Taken<'a>(BTreeMap<Key<'a>, Quantity>);
 
+impl<'a> Taken<'a> {
     /// Takes what a device consumes, if every counter of the pool then still suffices. One
     /// that is overdrawn already blocks all devices, also those that don't consume it.
-    pub(crate) fn take(&mut self, consumption: &Consumption<'a>) -> Fit {
-        self.change(consumption, |sum, value| sum.add(value).unwrap_or(*sum));
-        let short = self.available.iter().find(|(key, available)| self.taken(**key) > **available);
-        let Some(((set, counter), available)) = short.map(|(key, available)| (*key, *available))
-        else {
-            return Ok(());
+    pub(crate) fn take(&mut self, consumption: &Consumption<'a>, available: &Available<'a>) -> Fit {
+        let mut sums: BTreeMap<Key<'a>, Option<Quantity>> = BTreeMap::new();
+        for (key, value) in each(consumption) {
+            let sum = sums.entry(key).or_insert_with(|| Some(self.of(key)));
+            *sum = sum.and_then(|sum| sum.add(&value).ok());
+        }
+        let suffices = |key: Key<'a>, left: Option<Quantity>| {
+            let sum = sums.get(&key).copied().unwrap_or_else(|| Some(self.of(key)));
+            matches!((sum, left), (Some(sum), Some(left)) if sum <= left)
         };
-        self.give_back(consumption);
-        let of_set = consumption.iter().find(|(name, _)| *name == set);
-        let wanted = of_set.and_then(|(_, counters)| counters.get(counter));
-        let already = self.taken((set, counter));
-        Err(Box::new(Reason::Counters {
-            set: set.to_owned(),
-            counter: counter.to_owned(),
-            wanted: wanted.unwrap_or(Quantity::ZERO),
-            available: available.sub(&already).unwrap_or(available),
-        }))
+        let short = available.0.iter().find(|(key, left)| !suffices(**key, **left));
+        if let Some((key, left)) = short {
+            return Err(self.shortage(*key, *left, consumption));
+        }
+        // Of a set that the pool's account doesn't know any amount may be taken: an account
+        // of another driver's pool of the same name.
+        self.0.extend(sums.into_iter().filter_map(|(key, sum)| Some((key, sum?))));
+        Ok(())
     }
 
     /// Gives back what [`Self::take`] took.
     pub(crate) fn give_back(&mut self, consumption: &Consumption<'a>) {
-        self.change(consumption, |sum, value| sum.sub(value).unwrap_or(*sum));
+        for (key, value) in each(consumption) {
+            if let Some(sum) = self.0.get_mut(&key) {
+                // What was added can be taken away again.
+                *sum = sum.sub(&value).unwrap_or(*sum);
+            }
+        }
     }
 
-    fn change(
-        &mut self,
+    fn of(&self, key: Key<'a>) -> Quantity {
+        self.0.get(&key).copied().unwrap_or(Quantity::ZERO)
+    }
+
+    fn shortage(
+        &self,
+        (set, counter): Key<'a>,
+        left: Option<Quantity>,
         consumption: &Consumption<'a>,
-        by: impl Fn(&Quantity, &Quantity) -> Quantity,
-    ) {
-        each(consumption, |key, value| {
-            let sum = self.taken.entry(key).or_insert(Quantity::ZERO);
-            *sum = by(sum, value);
-        });
+    ) -> Box<Reason> {
+        let of_set = consumption.iter().find(|(name, _)| *name == set);
+        let wanted = of_set.and_then(|(_, counters)| counters.get(counter));
+        let left = left.and_then(|left| left.sub(&self.of((set, counter))).ok());
+        Box::new(Reason::Counters {
+            set: set.to_owned(),
+            counter: counter.to_owned(),
+            wanted: wanted.unwrap_or(Quantity::ZERO),
+            available: left.unwrap_or(Quantity::ZERO),
+        })
     }
 }
 
-fn each<'a>(consumption: &Consumption<'a>, mut visit: impl FnMut(Key<'a>, &Quantity)) {
-    for (set, counters) in consumption {
-        for (name, value) in &counters.0 {
-            visit((*set, *name), value);
-        }
-    }
+fn each<'a>(consumption: &Consumption<'a>) -> impl Iterator<Item = (Key<'a>, Quantity)> {
+    consumption
+        .iter()
+        .flat_map(|(set, counters)| counters.0.iter().map(|(name, value)| ((*set, *name), *value)))
 }

@@ -15,9 +15,9 @@
 //!
 //! Known quirks of the scheduler that are followed: an over-committed counter blocks all
 //! counter-consuming devices of its pool; `distinctAttribute` remembers one device per request;
-//! a claim config that names two requests is listed twice. One that isn't: the scheduler caches
-//! counters by pool name alone, so that two drivers with counters and equal pool names on one
-//! node disturb each other; here the driver counts too.
+//! a claim config that names two requests is listed twice; counters are cached by pool name
+//! alone, so that two drivers with counters and equal pool names disturb each other: use one
+//! [`Allocator`] for all nodes of a pod, as the scheduler does.
 
 #![forbid(unsafe_code)]
 
@@ -33,16 +33,22 @@ mod result;
 mod search;
 mod select;
 mod state;
+mod survey;
 mod taints;
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
 
+pub use node::selects;
 pub use reason::{AllocateError, Conflict, Outcome, PoolProblem, Reason, Refusal, Rejection};
 pub use state::{Allocated, DeviceId};
+pub use survey::{Candidate, Obstacle, Survey, Surveyed, device_view};
 
+use counters::Available;
+use pools::PoolId;
 use search::Search;
 use select::Selectors;
 
@@ -53,15 +59,28 @@ pub struct Allocator<'a> {
     classes: BTreeMap<&'a str, &'a DeviceClass>,
     allocated: Allocated,
     selectors: Selectors,
+    /// Counters left, by the pool's name alone. As in the scheduler the first pool of a name
+    /// that is looked at counts for all.
+    available: HashMap<&'a str, Rc<Available<'a>>>,
+    max_steps: usize,
 }
 
+/// Devices tried before a search is given up, some seconds of work: the scheduler gives up
+/// after 10 seconds.
+const MAX_STEPS: usize = 10_000_000;
+
 /// The slices, found by node: of the thousands in a cluster a node sees a few.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slices<'a> {
     of_node: HashMap<&'a str, Vec<&'a ResourceSlice>>,
-    /// For several nodes, or with counters, which always belong to their pool.
+    /// For several nodes.
     shared: Vec<&'a ResourceSlice>,
-    of_pool: HashMap<(&'a str, &'a str), Vec<&'a ResourceSlice>>,
+    /// With counters, which belong to their pool wherever it is.
+    counters: HashMap<PoolId<'a>, Vec<&'a ResourceSlice>>,
+    /// All.
+    of_pool: HashMap<PoolId<'a>, Vec<&'a ResourceSlice>>,
+    /// What is wrong with pools that have counters.
+    broken: Vec<(PoolId<'a>, PoolProblem)>,
 }
 
 impl<'a> Allocator<'a> {
@@ -72,29 +91,55 @@ impl<'a> Allocator<'a> {
         classes: impl IntoIterator<Item = &'a DeviceClass>,
         allocated: Allocated,
     ) -> Self {
-        let mut index =
-            Slices { of_node: HashMap::new(), shared: Vec::new(), of_pool: HashMap::new() };
+        let mut index = Slices::default();
         for slice in slices {
-            let spec = &slice.spec;
-            let has_counters = pools::has_counters(slice);
-            match spec.node_name.as_deref() {
-                Some(node) if !node.is_empty() && !has_counters => {
-                    index.of_node.entry(node).or_default().push(slice);
+            let id = pools::id_of_pool(slice);
+            match slice.spec.node_name.as_deref().filter(|node| !node.is_empty()) {
+                _ if pools::has_counters(slice) => {
+                    index.counters.entry(id).or_default().push(slice);
                 }
-                _ => index.shared.push(slice),
+                Some(node) => index.of_node.entry(node).or_default().push(slice),
+                None => index.shared.push(slice),
             }
-            index.of_pool.entry((&spec.driver, &spec.pool.name)).or_default().push(slice);
+            index.of_pool.entry(id).or_default().push(slice);
         }
+        index.broken = pools::broken(&index);
         let classes = classes
             .into_iter()
             .filter_map(|class| class.metadata.name.as_deref().map(|name| (name, class)))
             .collect();
-        Self { slices: index, classes, allocated, selectors: Selectors::default() }
+        Self {
+            slices: index,
+            classes,
+            allocated,
+            selectors: Selectors::default(),
+            available: HashMap::new(),
+            max_steps: MAX_STEPS,
+        }
+    }
+
+    /// Gives an attempt up after so many devices tried, with [`AllocateError::TooLong`].
+    #[must_use]
+    pub fn with_max_steps(mut self, max_steps: usize) -> Self {
+        self.max_steps = max_steps;
+        self
+    }
+
+    /// As [`Self::with_max_steps`], from now on.
+    pub fn set_max_steps(&mut self, max_steps: usize) {
+        self.max_steps = max_steps;
+    }
+
+    /// What is allocated, with what was assumed.
+    #[must_use]
+    pub fn allocated(&self) -> &Allocated {
+        &self.allocated
     }
 
     /// Counts a claim's devices as taken, so that later attempts see them.
     pub fn assume(&mut self, claim: &str, result: &AllocationResult) {
         self.allocated.add(claim, result);
+        self.available.clear();
     }
 
     /// Tries to allocate all claims of a pod on a node. `share_id` gives a fresh UUID for

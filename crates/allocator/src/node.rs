@@ -35,8 +35,12 @@ impl Location<'_> {
     }
 }
 
-/// Terms are alternatives; one without requirements selects nothing.
-fn selects(selector: &NodeSelector, node: &Node) -> Result<bool, String> {
+/// Whether a node selector takes the node. Terms are alternatives; one without requirements
+/// selects nothing.
+///
+/// # Errors
+/// What in the selector can't be read.
+pub fn selects(selector: &NodeSelector, node: &Node) -> Result<bool, String> {
     let mut matches = false;
     for term in &selector.node_selector_terms {
         matches |= term_selects(term, node)?;

@@ -3,6 +3,7 @@
 //! binding conditions come last. Which device is allocated is not decided here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
@@ -19,13 +20,25 @@ use crate::state::DeviceId;
 /// The pools of a node and their devices.
 pub(crate) struct Pools<'a> {
     pub(crate) pools: Vec<Pool<'a>>,
+    /// Problems of pools that have nothing for this node but counters: such pools are known on
+    /// every node. One of each kind stands for all.
+    pub(crate) elsewhere: Vec<PoolProblem>,
     /// The devices of all usable pools, in the order in which they are tried.
     pub(crate) candidates: Vec<Candidate<'a>>,
+}
+
+impl Pools<'_> {
+    /// All that is wrong with pools.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &PoolProblem> {
+        self.pools.iter().filter_map(|pool| pool.problem.as_ref()).chain(&self.elsewhere)
+    }
 }
 
 /// One pool.
 #[derive(Default)]
 pub(crate) struct Pool<'a> {
+    /// Its name without the driver: accounts of counters go by it.
+    pub(crate) name: &'a str,
     /// Why nothing can be allocated from it.
     pub(crate) problem: Option<PoolProblem>,
     /// Counter sets by name.
@@ -43,26 +56,29 @@ struct Built<'a> {
 
 /// The pools with something for this node.
 pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, AllocateError> {
-    let mut newest: BTreeMap<(&str, &str), Vec<&'a ResourceSlice>> = BTreeMap::new();
+    let mut newest: BTreeMap<PoolId<'_>, Vec<&'a ResourceSlice>> = BTreeMap::new();
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let own = slices.of_node.get(name).into_iter().flatten();
     for &slice in own.chain(&slices.shared) {
-        if !is_relevant(slice, node)? {
-            continue;
+        if reaches(slice, node)? {
+            add_newest(newest.entry(id_of_pool(slice)).or_default(), slice);
         }
-        let pool = newest.entry((&slice.spec.driver, &slice.spec.pool.name)).or_default();
-        let generation = slice.spec.pool.generation;
-        let known = pool.first().map_or(generation, |first| first.spec.pool.generation);
-        if generation > known {
-            pool.clear();
+    }
+    for (id, pool) in &mut newest {
+        for &slice in slices.counters.get(id).into_iter().flatten() {
+            add_newest(pool, slice);
         }
-        if generation >= known {
-            pool.push(slice);
+    }
+    let mut elsewhere: Vec<PoolProblem> = Vec::new();
+    for (_, problem) in slices.broken.iter().filter(|(id, _)| !newest.contains_key(id)) {
+        let same = |known: &PoolProblem| discriminant(known) == discriminant(problem);
+        if !elsewhere.iter().any(same) {
+            elsewhere.push(problem.clone());
         }
     }
     let built = newest.into_values().filter_map(|relevant| build(relevant, slices));
     let (last, first): (Vec<_>, Vec<_>) = built.partition(|built| built.has_binding_conditions);
-    let mut gathered = Pools { pools: Vec::new(), candidates: Vec::new() };
+    let mut gathered = Pools { pools: Vec::new(), elsewhere, candidates: Vec::new() };
     for mut built in first.into_iter().chain(last) {
         for candidate in &mut built.candidates {
             candidate.pool = gathered.pools.len();
@@ -73,18 +89,45 @@ pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, 
     Ok(gathered)
 }
 
-/// Slices with counters belong to their pool wherever it is; others by where they are. One
-/// that says nothing known is skipped: it may be of a kind that comes later.
-fn is_relevant(slice: &ResourceSlice, node: &Node) -> Result<bool, AllocateError> {
+/// The pools that are unusable as a node sees them that has nothing of them but counters.
+/// Found once: every node knows of all slices with counters.
+pub(crate) fn broken<'a>(slices: &Slices<'a>) -> Vec<(PoolId<'a>, PoolProblem)> {
+    let of_counters = slices.counters.iter().filter_map(|(id, counters)| {
+        let mut newest = Vec::new();
+        counters.iter().for_each(|slice| add_newest(&mut newest, slice));
+        Some((*id, build(newest, slices)?.pool.problem?))
+    });
+    of_counters.collect()
+}
+
+/// Driver and pool.
+pub(crate) type PoolId<'a> = (&'a str, &'a str);
+
+pub(crate) fn id_of_pool(slice: &ResourceSlice) -> PoolId<'_> {
+    (&slice.spec.driver, &slice.spec.pool.name)
+}
+
+/// Adds a slice unless a newer generation is there; an older one goes.
+fn add_newest<'a>(pool: &mut Vec<&'a ResourceSlice>, slice: &'a ResourceSlice) {
+    let generation = slice.spec.pool.generation;
+    let known = pool.first().map_or(generation, |first| first.spec.pool.generation);
+    if generation > known {
+        pool.clear();
+    }
+    if generation >= known {
+        pool.push(slice);
+    }
+}
+
+/// Whether a slice without counters is for the node. One that says nothing known is skipped:
+/// it may be of a kind that comes later.
+fn reaches(slice: &ResourceSlice, node: &Node) -> Result<bool, AllocateError> {
     let reaches = |location: Location<'_>| {
         location.reaches(node).map_err(|reason| AllocateError::NodeSelector {
             slice: slice.metadata.name.clone().unwrap_or_default(),
             reason,
         })
     };
-    if has_counters(slice) {
-        return Ok(true);
-    }
     if slice_location(slice).is_given() {
         return reaches(slice_location(slice));
     }
@@ -122,6 +165,7 @@ fn build<'a>(mut relevant: Vec<&'a ResourceSlice>, slices: &Slices<'a>) -> Optio
     }
     let mut built =
         Built { pool: Pool::default(), candidates: Vec::new(), has_binding_conditions: false };
+    built.pool.name = &spec.pool.name;
     if !is_complete(&all) {
         built.pool.problem = Some(PoolProblem::Incomplete { pool, have: all.len(), want });
         return Some(built);

@@ -74,6 +74,12 @@ pub enum Reason {
         /// Which of the selectors, from 0.
         index: usize,
     },
+    /// A selector gives no verdict on it; only a survey has this, a search ends there.
+    #[error("{error}")]
+    SelectorError {
+        /// Which selector, and why.
+        error: Box<AllocateError>,
+    },
     /// The device is for other nodes.
     #[error("it is not for this node")]
     OtherNode,

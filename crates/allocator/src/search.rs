@@ -1,17 +1,16 @@
 //! The search: claims in order, their requests in order, devices in order, depth first, the
 //! first full solution wins. Within a request combinations are tried, not permutations.
 //!
-//! Every change of the attempt's state has an undo, run in reverse when a branch fails. The
-//! depth of recursion is the number of devices asked for, which is bounded by the API.
+//! Every change of the attempt's state has an undo, run in reverse when a branch fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gpu_dra_model::Quantity;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use crate::capacity;
-use crate::counters::Account;
+use crate::counters::Taken;
 use crate::pools::Pools;
 use crate::reason::{AllocateError, Fit, Outcome, Reason, Refusal, Rejection};
 use crate::request::{Mode, Request};
@@ -22,38 +21,27 @@ mod give;
 mod prepare;
 
 pub(crate) use attempt::{Claim, Given, Wanted};
-use attempt::{Place, Undo};
+use attempt::{End, Frame, Place, Step, Undo};
 
 /// `AllocationResultsMaxSize`: devices that one claim can hold.
 pub(crate) const MAX_RESULTS: usize = 32;
-/// Devices tried before the search is given up, some seconds of work: the scheduler gives up
-/// after 10 seconds.
-const MAX_STEPS: usize = 10_000_000;
 
 pub(crate) struct Search<'s, 'a> {
     allocator: &'s mut Allocator<'a>,
     node: &'s Node,
-    pools: Pools<'s>,
+    pools: Pools<'a>,
     claims: Vec<Claim<'s>>,
     problem: Option<AllocateError>,
     /// The claims of this attempt that have a device, by candidate.
     taken: BTreeMap<usize, BTreeSet<usize>>,
     /// What shares of this attempt consume, by candidate; an entry marks it as shared.
     consumed: BTreeMap<usize, BTreeMap<String, Quantity>>,
-    accounts: BTreeMap<usize, Account<'s>>,
+    /// What this attempt takes of counters, by pool name.
+    counters: HashMap<&'a str, Taken<'a>>,
     judged: BTreeMap<(Place, usize), Fit>,
     rejected: BTreeMap<(Place, usize), Reason>,
     share_id: &'s mut dyn FnMut() -> String,
     steps: usize,
-}
-
-/// How a branch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Solved,
-    Nothing,
-    /// A claim would hold too many devices: fewer in an earlier alternative may help.
-    TooMany,
 }
 
 impl<'s, 'a: 's> Search<'s, 'a> {
@@ -61,7 +49,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         allocator: &'s mut Allocator<'a>,
         node: &'s Node,
         claims: &[&'s ResourceClaim],
-        pools: Pools<'s>,
+        pools: Pools<'a>,
         share_id: &'s mut dyn FnMut() -> String,
     ) -> Self {
         let mut search = Self {
@@ -72,7 +60,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             problem: None,
             taken: BTreeMap::new(),
             consumed: BTreeMap::new(),
-            accounts: BTreeMap::new(),
+            counters: HashMap::new(),
             judged: BTreeMap::new(),
             rejected: BTreeMap::new(),
             share_id,
@@ -86,7 +74,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
     pub(crate) fn run(mut self) -> Outcome {
         let solved = match self.problem.take() {
             Some(error) => Err(error),
-            None => self.next_claim(0),
+            None => self.solve(),
         };
         match solved {
             Ok(End::Solved) => {
@@ -108,7 +96,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
                 reason: reason.clone(),
             })
         });
-        let pools = self.pools.pools.iter().filter_map(|pool| pool.problem.clone()).collect();
+        let pools = self.pools.problems().cloned().collect();
         Refusal { error, pools, rejected: rejected.collect() }
     }
 
@@ -116,42 +104,70 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         self.rejected.entry((place, candidate)).or_insert_with(|| reason.clone());
     }
 
-    fn next_claim(&mut self, claim: usize) -> Result<End, AllocateError> {
-        if claim >= self.claims.len() {
-            return Ok(End::Solved);
+    /// Without recursion: the depth is the number of devices that all claims of a pod ask
+    /// for, which nothing bounds.
+    fn solve(&mut self) -> Result<End, AllocateError> {
+        let mut stack = Vec::new();
+        let mut step = Step::Request { claim: 0, request: 0 };
+        loop {
+            step = match step {
+                Step::Request { claim, request } => self.next_request(claim, request, &mut stack),
+                Step::Device { place, index, from } => {
+                    self.next_device(place, index, from, &mut stack)?
+                }
+                Step::Back(end) => match stack.pop() {
+                    Some(frame) => self.back_to(frame, end, &mut stack),
+                    None => return Ok(end),
+                },
+            };
         }
-        self.next_request(claim, 0)
     }
 
-    fn next_request(&mut self, claim: usize, request: usize) -> Result<End, AllocateError> {
-        let Some(alternatives) = self.claims.get(claim).and_then(|c| c.requests.get(request))
-        else {
+    fn next_request(&self, claim: usize, request: usize, stack: &mut Vec<Frame>) -> Step {
+        let Some(of_claim) = self.claims.get(claim) else {
+            return Step::Back(End::Solved);
+        };
+        let Some(alternatives) = of_claim.requests.get(request) else {
+            stack.push(Frame::Claim);
+            return Step::Request { claim: claim + 1, request: 0 };
+        };
+        let place = Place { claim, request, alternative: 0 };
+        if alternatives.first().is_some_and(|wanted| wanted.request.sub.is_some()) {
+            stack.push(Frame::Alternative { place, all_too_many: true });
+        }
+        Step::Device { place, index: 0, from: 0 }
+    }
+
+    fn back_to(&mut self, frame: Frame, end: End, stack: &mut Vec<Frame>) -> Step {
+        match (frame, end) {
             // That a later claim would hold too many devices is no reason to give up here: an
             // alternative chosen before may leave it one that needs fewer.
-            return Ok(match self.next_claim(claim + 1)? {
-                End::TooMany => End::Nothing,
-                end => end,
-            });
-        };
-        let count = alternatives.len();
-        let plain = alternatives.first().is_none_or(|wanted| wanted.request.sub.is_none());
-        let place = |alternative| Place { claim, request, alternative };
-        if plain {
-            return self.next_device(place(0), 0, 0);
-        }
-        // firstAvailable: the first alternative with which the rest of the search succeeds.
-        let mut all_too_many = true;
-        for alternative in 0..count {
-            match self.next_device(place(alternative), 0, 0)? {
-                End::Solved => {
-                    self.choose(place(alternative));
-                    return Ok(End::Solved);
+            (Frame::Claim, End::TooMany) => Step::Back(End::Nothing),
+            (Frame::Claim, end) => Step::Back(end),
+            // firstAvailable: the first alternative with which the rest succeeds.
+            (Frame::Alternative { place, .. }, End::Solved) => {
+                self.choose(place);
+                Step::Back(End::Solved)
+            }
+            (Frame::Alternative { mut place, mut all_too_many }, end) => {
+                all_too_many &= end == End::TooMany;
+                place.alternative += 1;
+                if self.wanted(place).is_none() {
+                    return Step::Back(if all_too_many { End::TooMany } else { End::Nothing });
                 }
-                End::Nothing => all_too_many = false,
-                End::TooMany => {}
+                stack.push(Frame::Alternative { place, all_too_many });
+                Step::Device { place, index: 0, from: 0 }
+            }
+            (Frame::Device { .. }, End::Solved) => Step::Back(End::Solved),
+            (Frame::Device { place, index, candidate, undo }, end) => {
+                self.take_back(place, candidate, undo);
+                let all = self.wanted(place).is_some_and(|w| w.request.mode == Mode::All);
+                if all || end == End::TooMany {
+                    return Step::Back(end);
+                }
+                Step::Device { place, index, from: candidate + 1 }
             }
         }
-        Ok(if all_too_many { End::TooMany } else { End::Nothing })
     }
 
     fn choose(&mut self, place: Place) {
@@ -165,40 +181,55 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         self.claims.get(place.claim)?.requests.get(place.request)?.get(place.alternative)
     }
 
-    /// Finds the `index`th device of a request, from candidate `from` on, and all that
-    /// comes after it.
     fn next_device(
         &mut self,
         place: Place,
         index: usize,
         from: usize,
-    ) -> Result<End, AllocateError> {
+        stack: &mut Vec<Frame>,
+    ) -> Result<Step, AllocateError> {
         let Some(wanted) = self.wanted(place) else {
-            return Ok(End::Nothing);
+            return Ok(Step::Back(End::Nothing));
         };
         let (count, mode) = (wanted.count, wanted.request.mode);
         if mode == Mode::All && count == 0 {
-            return Ok(End::Nothing);
+            return Ok(Step::Back(End::Nothing));
         }
         if index >= count {
-            return self.next_request(place.claim, place.request + 1);
+            return Ok(Step::Request { claim: place.claim, request: place.request + 1 });
         }
         let held = self.claims.get(place.claim).map_or(0, |claim| claim.given.len());
         if held + count - index > MAX_RESULTS {
-            return Ok(End::TooMany);
+            return Ok(Step::Back(End::TooMany));
         }
-        if mode == Mode::All {
+        let given = if mode == Mode::All {
             // Which devices is known; if one can't be had there is no solution.
             let candidate = self.wanted(place).and_then(|wanted| wanted.all.get(index)).copied();
-            return match candidate {
-                Some(candidate) => self.with_device(place, candidate, index, 0),
-                None => Ok(End::Nothing),
-            };
-        }
+            match candidate {
+                Some(candidate) => self.give(place, candidate)?.map(|undo| (candidate, undo)),
+                None => None,
+            }
+        } else {
+            self.first_from(place, from)?
+        };
+        let Some((candidate, undo)) = given else {
+            return Ok(Step::Back(End::Nothing));
+        };
+        stack.push(Frame::Device { place, index, candidate, undo });
+        let from = if mode == Mode::All { 0 } else { candidate + 1 };
+        Ok(Step::Device { place, index: index + 1, from })
+    }
+
+    /// Gives the first device that can be had, from candidate `from` on.
+    fn first_from(
+        &mut self,
+        place: Place,
+        from: usize,
+    ) -> Result<Option<(usize, Undo)>, AllocateError> {
         for candidate in from..self.pools.candidates.len() {
             self.steps += 1;
-            if self.steps > MAX_STEPS {
-                return Err(AllocateError::TooLong { steps: MAX_STEPS });
+            if self.steps > self.allocator.max_steps {
+                return Err(AllocateError::TooLong { steps: self.allocator.max_steps });
             }
             if let Err(reason) = self.is_free(place, candidate) {
                 self.reject(place, candidate, &reason);
@@ -212,30 +243,11 @@ impl<'s, 'a: 's> Search<'s, 'a> {
                 self.reject(place, candidate, &reason);
                 continue;
             }
-            match self.with_device(place, candidate, index, candidate + 1)? {
-                End::Nothing => {}
-                end => return Ok(end),
+            if let Some(undo) = self.give(place, candidate)? {
+                return Ok(Some((candidate, undo)));
             }
         }
-        Ok(End::Nothing)
-    }
-
-    /// Gives the device and goes on; takes it back if that leads nowhere.
-    fn with_device(
-        &mut self,
-        place: Place,
-        candidate: usize,
-        index: usize,
-        from: usize,
-    ) -> Result<End, AllocateError> {
-        let Some(undo) = self.give(place, candidate)? else {
-            return Ok(End::Nothing);
-        };
-        let end = self.next_device(place, index + 1, from);
-        if end != Ok(End::Solved) {
-            self.take_back(place, candidate, undo);
-        }
-        end
+        Ok(None)
     }
 
     /// Whether no one else has the device. An admin request only minds its own claim.
@@ -298,10 +310,9 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         found: &crate::candidate::Candidate<'_>,
     ) -> Fit {
         capacity::check(&found.capacity, &request.capacity, |name| {
-            let before =
-                self.allocator.allocated.consumed(&found.id, name).unwrap_or(Quantity::ZERO);
+            let before = self.allocator.allocated.consumed(&found.id, name)?;
             let now = self.consumed.get(&candidate).and_then(|c| c.get(name)).copied();
-            before.add(&now.unwrap_or(Quantity::ZERO)).unwrap_or(before)
+            before.add(&now.unwrap_or(Quantity::ZERO)).ok()
         })
     }
 }

@@ -34,7 +34,9 @@ pub struct Allocated {
 #[derive(Debug, Clone, Default)]
 struct Share {
     claims: Vec<String>,
-    consumed: BTreeMap<String, Quantity>,
+    /// By capacity; None of one that can't be reckoned. The scheduler knows a share without
+    /// any as taken, but doesn't take its counters for counted.
+    consumed: Option<BTreeMap<String, Option<Quantity>>>,
 }
 
 impl Allocated {
@@ -51,7 +53,7 @@ impl Allocated {
     }
 
     /// Adds what a claim, `namespace/name`, holds. A consumed capacity that is no quantity,
-    /// which the API doesn't let through, counts for nothing.
+    /// which the API doesn't let through, counts as all of it.
     pub fn add(&mut self, claim: &str, allocation: &AllocationResult) {
         let results = allocation.devices.as_ref().and_then(|devices| devices.results.as_ref());
         for result in results.into_iter().flatten() {
@@ -69,12 +71,12 @@ impl Allocated {
             }
             let share = self.shared.entry(id).or_default();
             share.claims.push(claim.to_owned());
-            for (name, quantity) in result.consumed_capacity.iter().flatten() {
-                let Ok(quantity) = quantity.0.parse::<Quantity>() else {
-                    continue;
-                };
-                let sum = share.consumed.entry(name.clone()).or_insert(Quantity::ZERO);
-                *sum = sum.add(&quantity).unwrap_or(*sum);
+            let Some(consumed) = &result.consumed_capacity else { continue };
+            let sums = share.consumed.get_or_insert_default();
+            for (name, quantity) in consumed {
+                let quantity = quantity.0.parse::<Quantity>().ok();
+                let sum = sums.entry(name.clone()).or_insert(Some(Quantity::ZERO));
+                *sum = sum.zip(quantity).and_then(|(sum, quantity)| sum.add(&quantity).ok());
             }
         }
     }
@@ -91,13 +93,16 @@ impl Allocated {
         self.shared.get(id).map_or(&[], |share| &share.claims)
     }
 
-    /// What the shares of a device consume of a capacity, in all.
+    /// What the shares of a device consume of a capacity, in all; None: more than can be
+    /// reckoned.
     pub(crate) fn consumed(&self, id: &DeviceId, capacity: &str) -> Option<Quantity> {
-        self.shared.get(id).and_then(|share| share.consumed.get(capacity)).copied()
+        let sums = self.shared.get(id).and_then(|share| share.consumed.as_ref());
+        sums.and_then(|sums| sums.get(capacity)).copied().unwrap_or(Some(Quantity::ZERO))
     }
 
-    pub(crate) fn is_shared(&self, id: &DeviceId) -> bool {
-        self.shared.contains_key(id)
+    /// Whether shares of the device consume capacity: its counters are then counted.
+    pub(crate) fn is_consumed(&self, id: &DeviceId) -> bool {
+        self.shared.get(id).is_some_and(|share| share.consumed.is_some())
     }
 
     /// Whether any claim holds the device, whole or in part.

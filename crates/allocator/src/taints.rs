@@ -2,16 +2,26 @@
 
 use k8s_openapi::api::resource::v1::{Device, DeviceTaint, DeviceToleration};
 
-/// The first taint that keeps the request off the device. Effects other than NoSchedule and
+use crate::reason::Reason;
+
+/// The taints that keep the request off the device. Effects other than NoSchedule and
 /// NoExecute keep no one off.
 pub(crate) fn preventing<'a>(
     device: &'a Device,
-    tolerations: &[DeviceToleration],
-) -> Option<&'a DeviceTaint> {
-    device.taints.iter().flatten().find(|taint| {
+    tolerations: &'a [DeviceToleration],
+) -> impl Iterator<Item = &'a DeviceTaint> {
+    device.taints.iter().flatten().filter(|taint| {
         matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
             && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     })
+}
+
+pub(crate) fn reason(taint: &DeviceTaint) -> Reason {
+    Reason::Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone().unwrap_or_default(),
+        effect: taint.effect.clone(),
+    }
 }
 
 fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
@@ -62,13 +72,13 @@ mod tests {
                 effect: Some(effect.into()),
                 toleration_seconds: None,
             };
-            let tolerated = preventing(&device, &[toleration]).is_none();
+            let tolerated = preventing(&device, &[toleration]).next().is_none();
             assert_eq!(tolerated, want, "{key} {operator} {value} {effect}");
         }
-        assert!(preventing(&device, &[]).is_some());
+        assert_eq!(preventing(&device, &[]).count(), 1);
         for taint in device.taints.iter_mut().flatten() {
             taint.effect = "None".into();
         }
-        assert!(preventing(&device, &[]).is_none());
+        assert_eq!(preventing(&device, &[]).count(), 0);
     }
 }

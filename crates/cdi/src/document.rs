@@ -5,33 +5,40 @@
 //! reader doesn't know costs it the whole file. The order of the fields is the order in
 //! the file. No rule is applied here; see [`Spec::validate`].
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::version::CdiVersion;
 
-/// One CDI spec file.
+/// One CDI spec file. What it says of containers is borrowed where that lives longer: the
+/// common edits are large, and the same for all claims of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Spec {
+pub struct Spec<'a> {
     /// The version that a reader must know at least.
     pub cdi_version: CdiVersion,
     /// `vendor/class`.
     pub kind: String,
     /// The devices, at least one.
-    pub devices: Vec<Device>,
+    pub devices: Vec<Device<'a>>,
     /// Applied once to a container that gets any device of this file.
-    #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
-    pub container_edits: ContainerEdits,
+    #[serde(default, skip_serializing_if = "no_edits")]
+    pub container_edits: Cow<'a, ContainerEdits>,
 }
 
 /// One named device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Device {
+pub struct Device<'a> {
     /// The name after the `=` of a qualified device name.
     pub name: String,
     /// What a container that gets this device gets.
-    pub container_edits: ContainerEdits,
+    pub container_edits: Cow<'a, ContainerEdits>,
+}
+
+fn no_edits(edits: &ContainerEdits) -> bool {
+    edits.is_empty()
 }
 
 /// Changes to a container's OCI spec.
@@ -156,12 +163,30 @@ impl ContainerEdits {
             && self.mounts.is_empty()
             && self.additional_gids.is_empty()
     }
+
+    /// Nodes and mounts in the order of their paths in the container (so a folder comes before
+    /// what is mounted into it). Environment and hooks keep their order: the last value of a
+    /// variable wins, and hooks run one after the other.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.device_nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        self.mounts.sort_by(|a, b| a.container_path.cmp(&b.container_path));
+        self.additional_gids.sort_unstable();
+        self
+    }
+
+    /// Whether [`ContainerEdits::sorted`] would change nothing.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.device_nodes.is_sorted_by(|a, b| a.path <= b.path)
+            && self.mounts.is_sorted_by(|a, b| a.container_path <= b.container_path)
+            && self.additional_gids.is_sorted()
+    }
 }
 
-impl Spec {
+impl Spec<'_> {
     /// Every group of edits in the file: the common one, then each device's.
     pub fn all_edits(&self) -> impl Iterator<Item = &ContainerEdits> {
-        std::iter::once(&self.container_edits)
-            .chain(self.devices.iter().map(|device| &device.container_edits))
+        std::iter::once(self.container_edits.as_ref())
+            .chain(self.devices.iter().map(|device| device.container_edits.as_ref()))
     }
 }

@@ -70,7 +70,7 @@ pub enum SpecError {
     Encode(#[source] serde_json::Error),
 }
 
-impl Spec {
+impl Spec<'_> {
     /// Checks the document against the rules that readers apply.
     ///
     /// # Errors

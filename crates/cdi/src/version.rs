@@ -41,7 +41,7 @@ impl fmt::Display for CdiVersion {
     }
 }
 
-impl Spec {
+impl Spec<'_> {
     /// The lowest version whose readers understand this document, whatever it declares.
     #[must_use]
     pub fn lowest_version(&self) -> CdiVersion {

@@ -10,7 +10,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, SourceInfo};
 use cel::parser::Expression;
 
 use crate::error::{CompileError, Position};
-use crate::ir::{Access, Index, Kind, Literal, Node, Select, Wrap};
+use crate::ir::{Access, Index, Kind, Literal, Node, Select, Span, Wrap};
 use crate::parse::position;
 use crate::signatures::{Function, Overload, UNSUPPORTED_MACROS, lookup};
 use crate::types::{Type, Variables};
@@ -35,16 +35,29 @@ pub(crate) struct Checker<'a> {
     info: &'a SourceInfo,
     pub(crate) types: Variables,
     scope: Vec<Variable>,
+    /// The tokens seen of the node that is being checked.
+    extent: Span,
     /// How many slots evaluation needs.
     pub(crate) slots: usize,
 }
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(info: &'a SourceInfo) -> Self {
-        Self { info, types: Variables::default(), scope: Vec::new(), slots: 0 }
+        Self { info, types: Variables::default(), scope: Vec::new(), extent: Span::NONE, slots: 0 }
     }
 
     pub(crate) fn check(&mut self, tree: &Expression) -> Checked {
+        let around = std::mem::replace(&mut self.extent, Span::NONE);
+        if let Some((start, end)) = self.info.offset_for(tree.id) {
+            self.extent.cover(Span { start, end });
+        }
+        let mut node = self.check_kind(tree)?;
+        node.span = self.extent;
+        self.extent.cover(around);
+        Ok(node)
+    }
+
+    fn check_kind(&mut self, tree: &Expression) -> Checked {
         match &tree.expr {
             Expr::Literal(literal) => Ok(literals::literal(literal)),
             Expr::Ident(name) => self.identifier(tree, name),
@@ -87,14 +100,14 @@ impl<'a> Checker<'a> {
     fn identifier(&self, tree: &Expression, name: &str) -> Checked {
         let local = self.scope.iter().rev().find(|variable| variable.name == name);
         if let Some(variable) = local {
-            return Ok(Node { kind: Kind::Slot(variable.slot), ty: variable.ty.clone() });
+            return Ok(Node::new(Kind::Slot(variable.slot), variable.ty.clone()));
         }
         let global = name.strip_prefix('.').unwrap_or(name);
         if global == "device" {
-            return Ok(Node { kind: Kind::Device, ty: Type::Device });
+            return Ok(Node::new(Kind::Device, Type::Device));
         }
         match literals::type_name(global) {
-            Some(name) => Ok(Node { kind: Kind::Literal(Literal::Type(name)), ty: Type::OfTypes }),
+            Some(name) => Ok(Node::new(Kind::Literal(Literal::Type(name)), Type::OfTypes)),
             None => Err(self.undeclared(tree, name)),
         }
     }
@@ -143,7 +156,7 @@ impl<'a> Checker<'a> {
             Access::Strict => field_type,
         };
         let select = Select { operand, field: field.into(), access };
-        Ok(Node { kind: Kind::Select(Box::new(select)), ty: self.types.substitute(&ty) })
+        Ok(Node::new(Kind::Select(Box::new(select)), self.types.substitute(&ty)))
     }
 
     fn call(&mut self, tree: &Expression, call: &CallExpr) -> Checked {
@@ -205,11 +218,11 @@ impl<'a> Checker<'a> {
             }
             match (name, node.kind) {
                 ("_&&_", Kind::And(inner)) | ("_||_", Kind::Or(inner)) => terms.extend(inner),
-                (_, kind) => terms.push(Node { kind, ty: node.ty }),
+                (_, kind) => terms.push(Node { kind, ty: node.ty, span: node.span }),
             }
         }
         let kind = if name == "_&&_" { Kind::And(terms) } else { Kind::Or(terms) };
-        Ok(Node { kind, ty: Type::Bool })
+        Ok(Node::new(kind, Type::Bool))
     }
 
     fn optional_select(
@@ -271,7 +284,7 @@ impl<'a> Checker<'a> {
                 arguments,
             });
         };
-        Ok(Node { kind: self.build(tree, function, nodes)?, ty })
+        Ok(Node::new(self.build(tree, function, nodes)?, ty))
     }
 
     /// What evaluates the call: some functions have a node of their own.

@@ -85,6 +85,13 @@ impl DeviceView {
     }
 }
 
+/// Whether an attribute of kind `version` can be read; if not, any evaluation on the device
+/// is an error.
+#[must_use]
+pub fn is_version(text: &str) -> bool {
+    Semver::parse(text).is_some()
+}
+
 fn insert<T>(domains: &mut Domains<T>, driver: &str, name: &str, value: T) {
     let (domain, id) = name.split_once('/').unwrap_or((driver, name));
     domains.entry(domain.to_owned()).or_default().insert(id.to_owned(), value);

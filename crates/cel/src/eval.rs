@@ -21,7 +21,7 @@ mod access;
 pub(crate) type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
 /// What a variable holds.
-enum Slot<'a> {
+pub(crate) enum Slot<'a> {
     Empty,
     Known(Evaluated<'a>),
     /// The value of `cel.bind`, not read yet.
@@ -102,7 +102,7 @@ impl<'a> Evaluator<'a> {
         nodes.iter().map(|node| self.eval(node)).collect()
     }
 
-    fn set(&mut self, slot: usize, content: Slot<'a>) {
+    pub(crate) fn set(&mut self, slot: usize, content: Slot<'a>) {
         if let Some(place) = self.slots.get_mut(slot) {
             *place = content;
         }

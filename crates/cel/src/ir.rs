@@ -16,6 +16,26 @@ use crate::types::Type;
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) ty: Type,
+    /// Where it is written.
+    pub(crate) span: Span,
+}
+
+/// From the first to the last token of an expression, counted in characters. Brackets and
+/// names of functions at its ends are not in it: the parser keeps no tokens for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    /// Nowhere yet.
+    pub(crate) const NONE: Self = Self { start: u32::MAX, end: 0 };
+
+    pub(crate) fn cover(&mut self, other: Self) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+    }
 }
 
 /// What an expression does.
@@ -145,6 +165,10 @@ pub(crate) enum Wrap {
 }
 
 impl Node {
+    pub(crate) fn new(kind: Kind, ty: Type) -> Self {
+        Self { kind, ty, span: Span::NONE }
+    }
+
     /// Runs `visit` on this node and all below, parents first, not recursively.
     pub(crate) fn each(&self, mut visit: impl FnMut(&Self, usize)) {
         let mut waiting = vec![(self, 1)];
@@ -154,7 +178,7 @@ impl Node {
         }
     }
 
-    fn children<'a>(&'a self, mut visit: impl FnMut(&'a Self)) {
+    pub(crate) fn children<'a>(&'a self, mut visit: impl FnMut(&'a Self)) {
         match &self.kind {
             Kind::Literal(_) | Kind::Parsed(..) | Kind::Device | Kind::Slot(_) => {}
             Kind::Select(select) => visit(&select.operand),

@@ -7,8 +7,10 @@ use crate::cost;
 use crate::device::DeviceView;
 use crate::error::{CompileError, EvalError};
 use crate::eval::Evaluator;
+use crate::explain::{Term, explain};
 use crate::ir::Node;
 use crate::parse::parse;
+use crate::reads::{self, Reads};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -35,6 +37,7 @@ struct Program {
     root: Node,
     slots: usize,
     cost: u64,
+    reads: Reads,
 }
 
 impl Selector {
@@ -89,6 +92,23 @@ impl Selector {
             other => Err(EvalError::NotBool(other.type_name())),
         }
     }
+
+    /// What of a device it reads.
+    #[must_use]
+    pub fn reads(&self) -> &Reads {
+        &self.program.reads
+    }
+
+    /// Why the device doesn't match: the terms of the outermost `&&` that are false or fail.
+    /// Empty where it matches, and where an attribute of the device can't be read at all.
+    #[must_use]
+    pub fn explain(&self, device: &DeviceView) -> Vec<Term> {
+        if device.unreadable.is_some() {
+            return Vec::new();
+        }
+        let program = &self.program;
+        explain(&program.root, program.slots, MAX_COST.saturating_mul(2), device, &program.text)
+    }
 }
 
 /// Runs on the deep stack, where the syntax tree is also dropped.
@@ -110,5 +130,7 @@ fn compile(text: &str) -> Result<Program, CompileError> {
     if cost > MAX_COST {
         return Err(CompileError::TooCostly { cost, limit: MAX_COST });
     }
-    Ok(Program { text: text.to_owned(), root, slots: checker.slots, cost })
+    let characters: Vec<char> = text.chars().collect();
+    let reads = reads::of(&root, &characters);
+    Ok(Program { text: text.to_owned(), root, slots: checker.slots, cost, reads })
 }

@@ -44,6 +44,12 @@ impl Semver {
     }
 }
 
+impl std::fmt::Display for Semver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 fn without_zeros(part: &str) -> String {
     if part.len() <= 1 {
         return part.to_owned();

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::{KnownStep, Record, Step};
+use gpu_dra_model::GpuUuid;
+
+use crate::record::{HeldPart, KnownStep, Record, Step};
 
 /// A rule that doesn't hold, in words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,20 +37,62 @@ pub fn no_device_in_two_exclusive_claims(records: &[Record]) -> Result<(), Viola
     Ok(())
 }
 
-/// Steps touch only GPUs that the claim holds for itself, and each GPU's knob once.
+/// Steps touch only what the claim holds for itself: the time slice and the MIG mode of a
+/// whole GPU, and the partition that is one of its devices; each once.
 ///
 /// # Errors
 /// The first step that doesn't.
-pub fn steps_stay_on_own_gpus(record: &Record) -> Result<(), Violation> {
-    let own: BTreeSet<_> =
-        record.devices.iter().filter(|device| !device.admin).map(|device| &device.gpu).collect();
-    let mut seen = BTreeSet::new();
+pub fn steps_stay_on_own_devices(record: &Record) -> Result<(), Violation> {
+    let violation = |what: String| Violation { invariant: "steps stay on own devices", what };
+    let holds = |gpu: &GpuUuid, part: Option<&HeldPart>| {
+        let mut own = record.devices.iter().filter(|device| !device.admin);
+        own.any(|device| device.gpu == *gpu && device.part.as_ref() == part)
+    };
+    let mut seen = Vec::new();
     for step in &record.steps {
-        let Step::Known(KnownStep::TimeSlice { gpu, .. }) = step else { continue };
-        if !own.contains(gpu) || !seen.insert(gpu) {
+        let Step::Known(step) = step else { continue };
+        let own = match step {
+            KnownStep::TimeSlice { gpu, .. } | KnownStep::MigModeOff { gpu } => holds(gpu, None),
+            KnownStep::CreatePartition { gpu, partition, .. } => {
+                holds(gpu, Some(&HeldPart::Partition(*partition)))
+            }
+        };
+        let same = |other: &&KnownStep| match (*other, step) {
+            (KnownStep::TimeSlice { gpu: a, .. }, KnownStep::TimeSlice { gpu: b, .. }) => a == b,
+            (a, b) => a.as_planned() == b.as_planned(),
+        };
+        if !own || seen.iter().any(same) {
+            return Err(violation(format!("{step:?} in claim {}", record.claim)));
+        }
+        seen.push(step);
+    }
+    Ok(())
+}
+
+/// No two claims are to make the same partition, or one on a GPU that another has whole.
+///
+/// # Errors
+/// The first GPU on which it is so.
+pub fn partitions_do_not_overlap(records: &[Record]) -> Result<(), Violation> {
+    let made = |record: &Record| -> Vec<_> {
+        let steps = record.known_steps().unwrap_or_default().into_iter();
+        steps
+            .filter_map(|step| match step {
+                KnownStep::CreatePartition { gpu, partition, .. } => {
+                    Some((gpu.clone(), partition.placement, record.claim.clone()))
+                }
+                _ => None,
+            })
+            .collect()
+    };
+    let all: Vec<_> = records.iter().flat_map(made).collect();
+    for (at, (gpu, placement, claim)) in all.iter().enumerate() {
+        let other =
+            all.iter().skip(at + 1).find(|other| other.0 == *gpu && other.1.overlaps(*placement));
+        if let Some((_, _, other)) = other {
             return Err(Violation {
-                invariant: "steps stay on own GPUs",
-                what: format!("time slice of {gpu} in claim {}", record.claim),
+                invariant: "partitions do not overlap",
+                what: format!("on {gpu} in {claim} and {other}"),
             });
         }
     }
@@ -77,6 +121,6 @@ pub fn cdi_devices_are_unique(record: &Record) -> Result<(), Violation> {
 /// # Errors
 /// The first rule that doesn't hold.
 pub fn plan(record: &Record) -> Result<(), Violation> {
-    steps_stay_on_own_gpus(record)?;
+    steps_stay_on_own_devices(record)?;
     cdi_devices_are_unique(record)
 }

@@ -20,6 +20,6 @@ pub mod refusal;
 pub mod resolve;
 
 pub use allocation::{AllocatedDevice, Allocation};
-pub use plan::{KnownDevice, NodeView, plan};
-pub use record::{HeldDevice, Phase, Record, Step};
+pub use plan::{NodeView, plan};
+pub use record::{HeldDevice, HeldPart, KnownStep, Phase, Record, Step};
 pub use refusal::Refusal;

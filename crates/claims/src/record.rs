@@ -2,7 +2,10 @@
 //! version and no checksum: fields that a newer version adds are kept, not refused.
 
 use gpu_dra_model::config::Interval;
-use gpu_dra_model::{BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, PoolName, RequestName};
+use gpu_dra_model::{
+    BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, MigDevice, Partition, Placement, PoolName,
+    RequestName,
+};
 use serde::{Deserialize, Serialize};
 
 /// The format that this version writes. Raise it only when an older reader would do harm.
@@ -55,6 +58,9 @@ pub struct HeldDevice {
     pub device: DeviceName,
     /// The physical GPU behind it: names may move, this doesn't.
     pub gpu: GpuUuid,
+    /// The part of it that is held; None for the whole GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<HeldPart>,
     /// Held for monitoring: others may hold it too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub admin: bool,
@@ -73,7 +79,49 @@ impl HeldDevice {
             (Some(ours), Some(theirs)) => ours != theirs,
             _ => false,
         };
-        self.gpu == other.gpu && !self.admin && !other.admin && !shares
+        self.gpu == other.gpu
+            && !self.admin
+            && !other.admin
+            && !shares
+            && HeldPart::meet(self.part.as_ref(), other.part.as_ref())
+    }
+}
+
+/// The part of a GPU that a claim holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum HeldPart {
+    /// A MIG device that others made.
+    Static {
+        /// Where its GPU instance lies.
+        placement: Placement,
+        /// The MIG device.
+        device: MigDevice,
+    },
+    /// One that is made for the claim, by [`KnownStep::CreatePartition`].
+    Partition(Partition),
+}
+
+impl HeldPart {
+    /// Where it lies.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        match self {
+            Self::Static { placement, .. } => *placement,
+            Self::Partition(partition) => partition.placement,
+        }
+    }
+
+    /// Whether two parts of one GPU have anything in common; None is the whole of it.
+    fn meet(ours: Option<&Self>, theirs: Option<&Self>) -> bool {
+        match (ours, theirs) {
+            (None, _) | (_, None) => true,
+            // Several compute instances may lie in one GPU instance.
+            (Some(Self::Static { device: a, .. }), Some(Self::Static { device: b, .. })) => {
+                (a.instance, a.compute) == (b.instance, b.compute)
+            }
+            (Some(a), Some(b)) => a.placement().overlaps(b.placement()),
+        }
     }
 }
 
@@ -98,6 +146,56 @@ pub enum KnownStep {
         /// The interval asked for.
         interval: Interval,
     },
+    /// Makes sure that the GPU's MIG mode is off, or it runs no CUDA as a whole. Has no undo.
+    MigModeOff {
+        /// The GPU.
+        gpu: GpuUuid,
+    },
+    /// Makes a GPU instance and one compute instance that has all of it. Undone by removing
+    /// both.
+    CreatePartition {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// What and where.
+        partition: Partition,
+        /// MIG mode is switched on for it, and off when it was the GPU's last.
+        switch_mode: bool,
+        /// What was made; None until the claim is prepared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        made: Option<MigDevice>,
+    },
+}
+
+impl KnownStep {
+    /// The GPU that it changes.
+    #[must_use]
+    pub fn gpu(&self) -> &GpuUuid {
+        match self {
+            Self::TimeSlice { gpu, .. }
+            | Self::MigModeOff { gpu }
+            | Self::CreatePartition { gpu, .. } => gpu,
+        }
+    }
+
+    /// Whether it leaves something that has to be undone.
+    #[must_use]
+    pub fn has_undo(&self) -> bool {
+        !matches!(self, Self::MigModeOff { .. })
+    }
+
+    /// The step as it was planned, without what came of it.
+    #[must_use]
+    pub fn as_planned(&self) -> Self {
+        match self {
+            Self::CreatePartition { gpu, partition, switch_mode, .. } => Self::CreatePartition {
+                gpu: gpu.clone(),
+                partition: *partition,
+                switch_mode: *switch_mode,
+                made: None,
+            },
+            step => step.clone(),
+        }
+    }
 }
 
 impl Record {
@@ -130,6 +228,31 @@ impl Record {
             return None;
         }
         self.steps.iter().map(known).collect()
+    }
+
+    /// Whether the other is the same plan, whatever came of either.
+    #[must_use]
+    pub fn plans_the_same(&self, other: &Self) -> bool {
+        let planned = |record: &Self| {
+            let steps: Vec<_> =
+                record.known_steps()?.into_iter().map(KnownStep::as_planned).collect();
+            Some(steps)
+        };
+        self.devices == other.devices
+            && planned(self).is_some_and(|ours| planned(other) == Some(ours))
+    }
+
+    /// The MIG device that was made for the claim on this part of a GPU.
+    #[must_use]
+    pub fn made(&self, on: &GpuUuid, at: Partition) -> Option<&MigDevice> {
+        self.known_steps()?.into_iter().find_map(|step| match step {
+            KnownStep::CreatePartition { gpu, partition, made, .. }
+                if gpu == on && *partition == at =>
+            {
+                made.as_ref()
+            }
+            _ => None,
+        })
     }
 
     /// The GPUs that it holds or changes, each once, in the order in which they are locked.

@@ -52,6 +52,16 @@ pub enum Refusal {
         /// This node's pool.
         ours: PoolName,
     },
+    /// The device is only to look at.
+    #[error(
+        "device {device} of claim {claim} is for monitoring: ask with adminAccess, or leave out the toleration that let it be chosen"
+    )]
+    ForMonitoring {
+        /// The claim.
+        claim: ClaimRef,
+        /// The device.
+        device: DeviceName,
+    },
     /// Another claim still holds the device.
     #[error(
         "device {device} is still in use by claim {holder}; it is free once that claim's pod has ended"

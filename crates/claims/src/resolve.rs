@@ -2,6 +2,7 @@
 //! config that names the parent request covers its subrequests (KEP-4816; kubernetes
 //! `structured` allocator). The incumbent drops that last kind silently.
 
+use gpu_dra_model::DeviceKind;
 use gpu_dra_model::config::{self, DeviceConfig};
 
 use crate::allocation::{AllocatedDevice, Allocation, OpaqueConfig};
@@ -12,18 +13,31 @@ use crate::refusal::Refusal;
 pub enum DeviceType {
     /// A whole GPU.
     Gpu,
+    /// A MIG device, static or made on demand.
+    Mig,
 }
 
 impl DeviceType {
+    /// The type of this device.
+    #[must_use]
+    pub fn of(kind: &DeviceKind) -> Self {
+        match kind {
+            DeviceKind::Gpu { .. } | DeviceKind::Monitor { .. } => Self::Gpu,
+            DeviceKind::StaticMig { .. } | DeviceKind::Partition { .. } => Self::Mig,
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
+            Self::Mig => "mig",
         }
     }
 
     fn fits(self, config: &DeviceConfig) -> bool {
         match self {
             Self::Gpu => matches!(config, DeviceConfig::Gpu(_)),
+            Self::Mig => matches!(config, DeviceConfig::Mig(_)),
         }
     }
 }

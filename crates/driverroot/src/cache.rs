@@ -1,4 +1,5 @@
-//! The last answer of [`DriverFiles::collect`], kept while it can't be wrong.
+//! The last answer of [`DriverFiles::collect`], and the edits last made of one, kept while
+//! they can't be wrong.
 //!
 //! Prepare asks for the files each time. Between two times they hardly ever change, but
 //! when they do (a driver upgrade, a restarted driver container, a fabric manager that
@@ -9,8 +10,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gpu_dra_cdi::ContainerEdits;
+
+use crate::edits::{Hook, common_edits};
 use crate::error::FilesError;
 use crate::files::DriverFiles;
+use crate::nodes::CommonNodes;
 use crate::root::DriverRoot;
 use crate::scan::{self, FolderStates};
 
@@ -23,6 +28,7 @@ const SETTLE_SECONDS: i64 = 3;
 #[derive(Debug, Default)]
 pub struct DriverFilesCache {
     kept: Mutex<Option<Kept>>,
+    edits: Mutex<Option<KeptEdits>>,
 }
 
 #[derive(Debug)]
@@ -30,6 +36,14 @@ struct Kept {
     root: DriverRoot,
     files: Arc<DriverFiles>,
     folders: FolderStates,
+}
+
+#[derive(Debug)]
+struct KeptEdits {
+    files: Arc<DriverFiles>,
+    nodes: CommonNodes,
+    hook: Hook,
+    edits: Arc<ContainerEdits>,
 }
 
 impl DriverFilesCache {
@@ -40,6 +54,28 @@ impl DriverFilesCache {
     /// As [`DriverFiles::collect`].
     pub fn get(&self, root: &DriverRoot, version: &str) -> Result<Arc<DriverFiles>, FilesError> {
         self.get_at(root, version, SystemTime::now())
+    }
+
+    /// As [`common_edits`] of what [`DriverFilesCache::get`] gave; made anew when the files,
+    /// the nodes or the hook are others than last time.
+    pub fn common_edits(
+        &self,
+        files: &Arc<DriverFiles>,
+        nodes: CommonNodes,
+        hook: &Hook,
+    ) -> Arc<ContainerEdits> {
+        let mut kept = self.edits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.as_ref()
+            && Arc::ptr_eq(&kept.files, files)
+            && kept.nodes == nodes
+            && kept.hook == *hook
+        {
+            return Arc::clone(&kept.edits);
+        }
+        let edits = Arc::new(common_edits(files, &nodes, hook));
+        let (files, hook) = (Arc::clone(files), hook.clone());
+        *kept = Some(KeptEdits { files, nodes, hook, edits: Arc::clone(&edits) });
+        edits
     }
 
     fn get_at(
@@ -76,6 +112,7 @@ fn settled(folders: &FolderStates, now: SystemTime) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::net::UnixListener;
     use std::path::Path;
     use std::thread::sleep;
     use std::time::Duration;
@@ -83,6 +120,8 @@ mod tests {
     use gpu_dra_sim_data::elf::shared_object;
 
     use super::*;
+    use crate::files::HostFile;
+    use crate::nodes::Node;
 
     const FOLDER: &str = "usr/lib64";
 
@@ -118,7 +157,11 @@ mod tests {
     #[test]
     fn every_change_gives_a_new_answer() {
         let (dir, root, cache) = new();
-        let changes: [(&str, &dyn Fn()); 5] = [
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        };
+        link("opt-elsewhere", "opt");
+        let changes: [(&str, &dyn Fn()); 8] = [
             ("a program in a folder that was missing", &|| {
                 fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
                 fs::write(dir.path().join("usr/bin/nvidia-smi"), "").unwrap();
@@ -134,6 +177,20 @@ mod tests {
             ("a library", &|| {
                 let path = dir.path().join(FOLDER).join("libnvidia-cfg.so.550.1");
                 fs::write(path, shared_object("libnvidia-cfg.so.1")).unwrap();
+            }),
+            ("a program where a dangling link led", &|| {
+                fs::create_dir_all(dir.path().join("opt-elsewhere/bin")).unwrap();
+                fs::write(dir.path().join("opt-elsewhere/bin/nvidia-imex"), "").unwrap();
+            }),
+            ("a folder far below the one that was there", &|| {
+                let folder = dir.path().join("usr/share/vulkan/icd.d");
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join("nvidia_icd.json"), "").unwrap();
+            }),
+            ("a daemon's socket", &|| {
+                let folder = dir.path().join("run/nvidia-persistenced");
+                fs::create_dir_all(&folder).unwrap();
+                drop(UnixListener::bind(folder.join("socket")).unwrap());
             }),
             ("a library less", &|| {
                 let path = dir.path().join(FOLDER).join("libnvidia-cfg.so.550.1");
@@ -173,6 +230,42 @@ mod tests {
         assert!(error.to_string().contains("550.1"), "{error}");
         let files = cache.get_at(&root, "580.2", later()).unwrap();
         assert!(files.libraries[0].file.host_path.ends_with("libcuda.so.580.2"));
+    }
+
+    #[test]
+    fn entries_that_come_and_go_in_run_change_nothing() {
+        let (dir, root, cache) = new();
+        fs::create_dir(dir.path().join("run")).unwrap();
+        let first = cache.get_at(&root, "550.1", later()).unwrap();
+        fs::write(dir.path().join("run/some.pid"), "1").unwrap();
+        let second = cache.get_at(&root, "550.1", later()).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn edits_are_kept_while_what_they_are_made_of_is() {
+        let (dir, root, cache) = new();
+        let here = dir.path().join("hook");
+        fs::write(&here, "").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&here, mode).unwrap();
+        let hook = |host: &str| Hook::find(Path::new(host), &here).unwrap();
+        let files = cache.get(&root, "550.1").unwrap();
+        let none = CommonNodes { nodes: Vec::new(), absent: Vec::new() };
+        let file = HostFile { host_path: "/x".to_owned(), container_path: "/x".to_owned() };
+        let other = CommonNodes { nodes: vec![Node::PlainFile(file)], absent: Vec::new() };
+        let first = cache.common_edits(&files, none.clone(), &hook("/a"));
+        assert_eq!(*first, common_edits(&files, &none, &hook("/a")));
+        let same = cache.common_edits(&files, none.clone(), &hook("/a"));
+        assert!(Arc::ptr_eq(&first, &same));
+        let copy = Arc::new(DriverFiles::clone(&files));
+        for (files, nodes, host) in
+            [(&copy, &none, "/a"), (&copy, &other, "/a"), (&copy, &other, "/b")]
+        {
+            let edits = cache.common_edits(files, nodes.clone(), &hook(host));
+            assert!(!Arc::ptr_eq(&first, &edits));
+            assert_eq!(*edits, common_edits(files, nodes, &hook(host)));
+        }
     }
 
     #[test]

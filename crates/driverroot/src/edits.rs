@@ -9,6 +9,7 @@ use gpu_dra_hook::args::{Action, Link};
 
 use crate::error::HookMissing;
 use crate::files::{DriverFiles, HostFile, Library};
+use crate::mig::MigNodes;
 use crate::nodes::{CharNode, CommonNodes, GpuNodes, Node};
 
 /// Keeps nvidia-container-runtime, where it is the default runtime, from adding all GPUs
@@ -78,7 +79,7 @@ pub fn common_edits(files: &DriverFiles, nodes: &CommonNodes, hook: &Hook) -> Co
     }
     edits.hooks.push(hook.call(&Action::UpdateLdcache(library_folders(&files.libraries))));
     edits.hooks.push(hook.call(&Action::DisableDeviceNodeModification));
-    edits
+    edits.sorted()
 }
 
 /// What a container gets that uses this GPU.
@@ -89,6 +90,13 @@ pub fn gpu_edits(nodes: &GpuNodes, hook: &Hook) -> ContainerEdits {
         edits.hooks.push(hook.call(&Action::CreateLinks(nodes.links.clone())));
     }
     edits
+}
+
+/// What a container gets that uses this MIG device. DRM nodes stand for the whole GPU, so
+/// they aren't among it, and no hook is needed.
+#[must_use]
+pub fn mig_edits(nodes: &MigNodes) -> ContainerEdits {
+    node_edits(&nodes.nodes)
 }
 
 fn mount(file: &HostFile, options: &[&str]) -> Mount {

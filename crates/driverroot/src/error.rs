@@ -109,6 +109,24 @@ pub enum NodeError {
     /// CUDA can't work without this module.
     #[error("kernel module nvidia-uvm is not loaded: run `nvidia-modprobe -u` on the node")]
     UvmNotLoaded,
+    /// The driver has no MIG, or its part of `/proc` is hidden.
+    #[error("the driver shows no MIG capabilities in {}: it needs version R450 or newer, the node agent the host's /proc", path.display())]
+    NoCapabilities {
+        /// The file or folder that lacks them.
+        path: PathBuf,
+    },
+    /// The driver has MIG, but not this instance.
+    #[error("MIG instance is gone, the driver has no {}: see `nvidia-smi mig -lgi`, delete the pod to start it anew", path.display())]
+    InstanceGone {
+        /// The instance's capability file.
+        path: PathBuf,
+    },
+    /// A capability file of another format.
+    #[error("{} doesn't say DeviceFileMinor and DeviceFileMode: report it with the driver's version", path.display())]
+    BadCapability {
+        /// The file.
+        path: PathBuf,
+    },
     /// The driver's settings forbid making nodes.
     #[error("device node {} is missing and NVreg_ModifyDeviceFiles=0 forbids to make it: make it by udev", path.display())]
     CreationForbidden {

@@ -1,5 +1,6 @@
 //! The numbers that the kernel gave the driver, from `/proc/devices`, and the driver's
-//! rules for its device files, from `/proc/driver/nvidia/params`.
+//! rules for its device files, from `/proc/driver/nvidia`: `params` for all of them,
+//! `capabilities/…/access` for one that stands for a capability.
 
 /// `/dev/nvidia<N>`, `nvidiactl` and `nvidia-modeset` have this major number, assigned to
 /// NVIDIA for good (the kernel's `devices.txt`).
@@ -40,10 +41,8 @@ impl Default for DeviceFileRules {
 /// Reads the driver's parameters; what isn't said keeps its default.
 pub(crate) fn device_file_rules(params: &str) -> DeviceFileRules {
     let mut rules = DeviceFileRules::default();
-    for line in params.lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        let Ok(value) = value.trim().parse::<u32>() else { continue };
-        match name.trim() {
+    for (name, value) in numbers(params) {
+        match name {
             "ModifyDeviceFiles" => rules.modify = value != 0,
             "DeviceFileUID" => rules.uid = value,
             "DeviceFileGID" => rules.gid = value,
@@ -52,6 +51,37 @@ pub(crate) fn device_file_rules(params: &str) -> DeviceFileRules {
         }
     }
     rules
+}
+
+/// The device file that stands for a capability: who may open it has the capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Capability {
+    pub(crate) minor: u32,
+    pub(crate) mode: u32,
+    /// Whether programs may make and change the file.
+    pub(crate) modify: bool,
+}
+
+/// Reads a capability's file; `None` where it doesn't say minor and mode.
+pub(crate) fn capability(text: &str) -> Option<Capability> {
+    let (mut minor, mut mode, mut modify) = (None, None, true);
+    for (name, value) in numbers(text) {
+        match name {
+            "DeviceFileMinor" => minor = Some(value),
+            "DeviceFileMode" => mode = Some(value & 0o777),
+            "DeviceFileModify" => modify = value != 0,
+            _ => {}
+        }
+    }
+    Some(Capability { minor: minor?, mode: mode?, modify })
+}
+
+/// The lines `name: number`.
+fn numbers(text: &str) -> impl Iterator<Item = (&str, u32)> {
+    text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.trim(), value.trim().parse().ok()?))
+    })
 }
 
 #[cfg(test)]
@@ -75,5 +105,17 @@ mod tests {
         let rules = DeviceFileRules { modify: false, uid: 0, gid: 44, mode: 0o660 };
         assert_eq!(device_file_rules(text), rules);
         assert_eq!(device_file_rules("garbage"), DeviceFileRules::default());
+    }
+
+    #[test]
+    fn a_capability_says_minor_and_mode() {
+        let text = "DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 0\n";
+        let read = Capability { minor: 21, mode: 0o444, modify: false };
+        assert_eq!(capability(text), Some(read));
+        let text = "DeviceFileMode: 256\nDeviceFileMinor: 1\nDeviceFileOther: x\n";
+        assert_eq!(capability(text), Some(Capability { minor: 1, mode: 0o400, modify: true }));
+        for text in ["", "DeviceFileMinor: 21\n", "DeviceFileMinor: -1\nDeviceFileMode: 292\n"] {
+            assert_eq!(capability(text), None, "{text:?}");
+        }
     }
 }

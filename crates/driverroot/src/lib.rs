@@ -17,14 +17,16 @@ mod extras;
 mod files;
 mod kernel;
 mod layout;
+mod mig;
 mod nodes;
 mod nvml;
 mod root;
 mod scan;
 
 pub use cache::DriverFilesCache;
-pub use edits::{Hook, common_edits, gpu_edits};
+pub use edits::{Hook, common_edits, gpu_edits, mig_edits};
 pub use error::{FilesError, HookMissing, NodeError, NvmlNotFound, Rejected};
 pub use files::{DriverFiles, HostFile, Library};
+pub use mig::MigNodes;
 pub use nodes::{CharNode, CommonNodes, DeviceNodes, GpuNodes, Node, NodeFinder};
-pub use root::{DevRoot, DriverRoot};
+pub use root::DriverRoot;

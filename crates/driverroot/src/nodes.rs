@@ -17,7 +17,7 @@ use crate::drm;
 use crate::error::NodeError;
 use crate::files::HostFile;
 use crate::kernel::{MODESET_MINOR, NVIDIA_MAJOR, NVIDIACTL_MINOR, char_major};
-use crate::root::{DevRoot, DriverRoot};
+use crate::root::DriverRoot;
 
 /// What to do about device nodes that aren't there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,17 @@ pub enum Node {
     Char(CharNode),
     /// Simulation only: a regular file that stands for a device.
     PlainFile(HostFile),
+}
+
+impl Node {
+    /// Where a container sees it, e.g. `/dev/nvidia0`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Char(node) => &node.path,
+            Self::PlainFile(file) => &file.container_path,
+        }
+    }
 }
 
 /// A character device.
@@ -145,8 +156,7 @@ impl NodeFinder {
     /// `/dev/nvidia<minor>` is missing or wrong, or a DRM node is wrong.
     pub fn gpu(&self, minor: Minor, pci: &PciBusId) -> Result<GpuNodes, NodeError> {
         let dev = self.open_dev()?;
-        let numbers = Numbers { major: nvidia_major(&self.proc_devices()?), minor: minor.0 };
-        let gpu = dev.required(&format!("nvidia{minor}"), Some(numbers), self)?;
+        let gpu = self.gpu_node(&dev, &self.proc_devices()?, minor)?;
         let mut found = GpuNodes { nodes: vec![gpu], links: Vec::new(), absent: Vec::new() };
         for device in drm::devices(&self.sys, pci)? {
             match dev.find(&device.dev_name(), device.numbers, self.policy)? {
@@ -160,15 +170,33 @@ impl NodeFinder {
         Ok(found)
     }
 
-    fn open_dev(&self) -> Result<Dev, NodeError> {
-        let root = self.root.dev_root();
-        match InRoot::open(&root.here) {
-            Ok(tree) => Ok(Dev { tree, root }),
-            Err(source) => Err(NodeError::Io { path: root.here, source }),
+    /// `/dev/nvidia<minor>`; `devices` is the text of `/proc/devices`.
+    pub(crate) fn gpu_node(
+        &self,
+        dev: &Dev,
+        devices: &str,
+        minor: Minor,
+    ) -> Result<Node, NodeError> {
+        let numbers = Numbers { major: nvidia_major(devices), minor: minor.0 };
+        dev.required(&format!("nvidia{minor}"), Some(numbers), self)
+    }
+
+    /// Opens the driver root if it has a `dev` folder (a driver container's `/dev` is the
+    /// host's), else the host's `/`.
+    pub(crate) fn open_dev(&self) -> Result<Dev, NodeError> {
+        if let Ok(tree) = InRoot::open(&self.root.here)
+            && tree.find(Path::new("dev")).is_ok_and(|dev| dev.metadata.is_dir())
+        {
+            return Ok(Dev { tree, host: self.root.host.clone() });
+        }
+        let path = &self.root.host_root;
+        match InRoot::open(path) {
+            Ok(tree) => Ok(Dev { tree, host: PathBuf::from("/") }),
+            Err(source) => Err(NodeError::Io { path: path.clone(), source }),
         }
     }
 
-    fn proc_devices(&self) -> Result<String, NodeError> {
+    pub(crate) fn proc_devices(&self) -> Result<String, NodeError> {
         let path = self.proc.join("devices");
         std::fs::read_to_string(&path).map_err(|source| NodeError::Io { path, source })
     }
@@ -181,7 +209,8 @@ fn nvidia_major(devices: &str) -> u32 {
 /// An open root with the `dev` folder in question.
 pub(crate) struct Dev {
     pub(crate) tree: InRoot,
-    root: DevRoot,
+    /// The root as the host sees it.
+    host: PathBuf,
 }
 
 impl Dev {
@@ -204,7 +233,7 @@ impl Dev {
     }
 
     /// The node below `dev`, checked; `None` where nothing has its name.
-    fn find(
+    pub(crate) fn find(
         &self,
         name: &str,
         numbers: Option<Numbers>,
@@ -265,6 +294,6 @@ impl Dev {
     }
 
     pub(crate) fn host_path(&self, name: &str) -> PathBuf {
-        self.root.host.join("dev").join(name)
+        self.host.join("dev").join(name)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use gpu_dra_hook::inroot::InRoot;
-
 use crate::error::NvmlNotFound;
 
 /// A driver installation. The node agent runs in a container, so each path has two forms:
@@ -18,15 +16,6 @@ pub struct DriverRoot {
     /// The host's `/` as this process sees it, for the device nodes of a root that has no
     /// `dev` folder.
     pub host_root: PathBuf,
-}
-
-/// The folder whose `dev` holds the device nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DevRoot {
-    /// As the host sees it.
-    pub host: PathBuf,
-    /// As this process sees it.
-    pub here: PathBuf,
 }
 
 /// Where drivers are installed, in the order of looking: by the distribution (Bottlerocket
@@ -67,19 +56,5 @@ impl DriverRoot {
             }
         }
         Err(NvmlNotFound { root: PathBuf::from("/"), rejected })
-    }
-
-    /// Where the device nodes are: in the driver root if it has a `dev` folder (a driver
-    /// container's `/dev` is the host's), else in the host's `/`.
-    #[must_use]
-    pub fn dev_root(&self) -> DevRoot {
-        let has_dev = InRoot::open(&self.here)
-            .and_then(|tree| tree.find(Path::new("dev")))
-            .is_ok_and(|dev| dev.metadata.is_dir());
-        if has_dev {
-            DevRoot { host: self.host.clone(), here: self.here.clone() }
-        } else {
-            DevRoot { host: PathBuf::from("/"), here: self.host_root.clone() }
-        }
     }
 }

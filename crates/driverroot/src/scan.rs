@@ -48,30 +48,51 @@ impl FolderState {
 /// Folders and their states; `None` for one that isn't there.
 pub(crate) type FolderStates = BTreeMap<PathBuf, Option<FolderState>>;
 
+/// Entries come and go in these all the time, which says nothing about the driver: what is
+/// missing in them is looked for by its own name.
+const BUSY: &[&str] = &["run", "var/run"];
+
 pub(crate) struct Scan<'a> {
     root: &'a DriverRoot,
     tree: InRoot,
     pub(crate) layout: Layout,
-    /// The state of each folder before it was first looked into.
+    /// The state of each folder that the answer depends on, before it was first looked into.
+    /// One that is missing isn't here where the folder that it is missing in is.
     pub(crate) folders: FolderStates,
+    /// Every folder asked for.
+    known: FolderStates,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn start(root: &'a DriverRoot) -> Result<Self, FilesError> {
         let tree = open(root)?;
         let layout = Layout::of(&tree);
-        let mut scan = Self { root, tree, layout, folders: BTreeMap::new() };
+        let (folders, known) = (BTreeMap::new(), BTreeMap::new());
+        let mut scan = Self { root, tree, layout, folders, known };
         scan.folder(Path::new(""))?;
         Ok(scan)
     }
 
     /// Notes the folder; says its state, or `None` where there is no such folder.
     pub(crate) fn folder(&mut self, path: &Path) -> Result<Option<FolderState>, FilesError> {
-        if let Some(state) = self.folders.get(path) {
+        if let Some(state) = self.known.get(path) {
             return Ok(*state);
         }
-        let state = folder_state(&self.tree, path)?;
-        self.folders.insert(path.to_path_buf(), state);
+        let above =
+            path.parent().filter(|above| !BUSY.iter().any(|busy| *above == Path::new(*busy)));
+        // The one above is noted first: then what comes into it later changes what was noted.
+        let state = match above {
+            Some(above) if self.folder(above)?.is_none() => None,
+            _ => {
+                let state = folder_state(&self.tree, path)?;
+                let follows = state.is_none() && above.is_some() && !self.tree.has_entry(path);
+                if !follows {
+                    self.folders.insert(path.to_path_buf(), state);
+                }
+                state
+            }
+        };
+        self.known.insert(path.to_path_buf(), state);
         Ok(state)
     }
 

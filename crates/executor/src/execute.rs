@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_dra_cdi::ShareId;
-use gpu_dra_claims::record::KnownStep;
-use gpu_dra_claims::{AllocatedDevice, Allocation, NodeView, Phase, Record, Refusal, check, plan};
+use gpu_dra_claims::{
+    AllocatedDevice, Allocation, KnownStep, NodeView, Phase, Record, Refusal, Step, check, plan,
+};
 use gpu_dra_host::{FileError, Files, LockError, LockGuard, Locks};
 use gpu_dra_model::{BootId, CdiDeviceId, ClaimUid, DriverName, GpuUuid, IdError};
 
-use crate::effects::{EffectError, Effects};
+use crate::effects::{Done, EffectError, Effects};
 use crate::journal::{Journal, JournalError};
 
 /// Why a claim could not be prepared or unprepared.
@@ -47,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Does what the journal says.
 pub struct Executor {
     /// The claims held.
-    pub journal: Journal,
+    pub journal: Arc<Journal>,
     /// The machine beside files.
     pub effects: Arc<dyn Effects>,
     files: Arc<dyn Files>,
@@ -94,7 +95,7 @@ impl Executor {
     /// # Errors
     /// When the CDI folder can't be created.
     pub fn new(
-        journal: Journal,
+        journal: Arc<Journal>,
         effects: Arc<dyn Effects>,
         files: Arc<dyn Files>,
         locks: Arc<Locks>,
@@ -132,7 +133,7 @@ impl Executor {
             .devices
             .iter()
             .filter_map(|result| node.devices.get(&result.device))
-            .map(|device| device.gpu.clone());
+            .map(|device| device.gpu().clone());
         let _gpus = self.lock_gpus(gpus.chain(wanted).collect())?;
 
         let held = self.journal.all()?;
@@ -143,7 +144,7 @@ impl Executor {
 
         match before {
             // Prepared in this boot as it would be now: only look whether it still is.
-            Some(before) if is_same(&before, &planned) => {
+            Some(before) if is_same(&before, &planned) && self.effects.holds(&before)? => {
                 self.write_cdi(&before)?;
                 return Ok(before);
             }
@@ -151,16 +152,16 @@ impl Executor {
             Some(before) => self.undo(&before, &node.boot_id)?,
             None => {}
         }
-        match self.execute(&planned) {
-            Ok(prepared) => Ok(prepared),
-            Err(error) => {
-                // The journal has the plan, so that a failure here is made good later.
-                if let Err(second) = self.undo(&planned, &node.boot_id) {
-                    tracing::warn!(claim = %planned.claim, %second, "not undone yet");
-                }
-                Err(error)
-            }
+        self.effects.check(&planned)?;
+        let (error, begun) = match self.execute(&planned) {
+            Ok(prepared) => return Ok(prepared),
+            Err(failed) => *failed,
+        };
+        // The journal has the plan, so that a failure here is made good later.
+        if let Err(second) = self.undo(&begun, &node.boot_id) {
+            tracing::warn!(claim = %planned.claim, %second, "not undone yet");
         }
+        Err(error)
     }
 
     /// Undoes a claim. Nothing to undo is success, whatever is left of it is removed.
@@ -240,20 +241,40 @@ impl Executor {
         Ok(())
     }
 
-    fn execute(&self, planned: &Record) -> Result<Record, ExecuteError> {
+    /// Does the plan. If it fails, gives the error, and the record of what was begun.
+    fn execute(&self, planned: &Record) -> Result<Record, Box<(ExecuteError, Record)>> {
+        let mut begun = Record { steps: Vec::new(), ..planned.clone() };
+        match self.execute_into(planned, &mut begun) {
+            Ok(()) => Ok(begun),
+            Err(error) => Err(Box::new((error, begun))),
+        }
+    }
+
+    /// `begun` has every step that may have left something, whatever happens.
+    fn execute_into(&self, planned: &Record, begun: &mut Record) -> Result<(), ExecuteError> {
         self.journal.put(planned)?;
         for step in known_steps(planned)? {
-            self.effects.apply(step)?;
+            match self.effects.apply(step) {
+                Ok(done) => begun.steps.push(Step::Known(outcome(step, done))),
+                Err(error) => {
+                    if !error.leaves_nothing() {
+                        begun.steps.push(Step::Known(step.clone()));
+                    }
+                    return Err(error.into());
+                }
+            }
         }
-        self.write_cdi(planned)?;
-        let prepared = Record { phase: Phase::Prepared, ..planned.clone() };
+        self.write_cdi(begun)?;
+        let prepared = Record { phase: Phase::Prepared, ..begun.clone() };
         self.journal.put(&prepared)?;
-        Ok(prepared)
+        *begun = prepared;
+        Ok(())
     }
 
     /// In reverse: steps, CDI spec, and the record last.
     fn undo(&self, record: &Record, boot: &BootId) -> Result<(), ExecuteError> {
-        let steps = known_steps(record)?;
+        let mut steps = known_steps(record)?;
+        steps.retain(|step| step.has_undo());
         if !steps.is_empty() && record.phase != Phase::Unpreparing {
             self.journal.put(&Record { phase: Phase::Unpreparing, ..record.clone() })?;
         }
@@ -288,8 +309,17 @@ impl Executor {
 fn is_same(before: &Record, planned: &Record) -> bool {
     before.phase == Phase::Prepared
         && before.boot_id == planned.boot_id
-        && before.devices == planned.devices
-        && before.steps == planned.steps
+        && before.plans_the_same(planned)
+}
+
+/// The step with what came of it.
+fn outcome(step: &KnownStep, done: Done) -> KnownStep {
+    match (step.clone(), done) {
+        (KnownStep::CreatePartition { gpu, partition, switch_mode, .. }, Done::Made(device)) => {
+            KnownStep::CreatePartition { gpu, partition, switch_mode, made: Some(device) }
+        }
+        (step, _) => step,
+    }
 }
 
 fn known_steps(record: &Record) -> Result<Vec<&KnownStep>, Refusal> {

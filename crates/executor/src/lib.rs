@@ -15,6 +15,6 @@ pub mod effects;
 pub mod execute;
 pub mod journal;
 
-pub use effects::{EffectError, Effects};
+pub use effects::{Done, EffectError, Effects};
 pub use execute::{CdiNaming, ClaimLock, ExecuteError, Executor};
 pub use journal::{Journal, JournalError, MovedAside};

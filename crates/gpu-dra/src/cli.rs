@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::bench::Bench;
-use crate::commands::{demo, inventory, node};
+use crate::commands::{demo, explain, inventory, node};
 
 /// Kubernetes DRA driver for NVIDIA GPUs.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ enum Command {
     Inventory(inventory::Args),
     /// The driver at work on this machine, without GPU, cluster or root
     Demo(demo::Args),
+    /// Why a pod or claim gets no device, node by node
+    Explain(explain::Args),
     /// Measures this driver, or others on a cluster
     #[command(subcommand)]
     Bench(Bench),
@@ -32,6 +34,7 @@ impl Cli {
             Command::Node(args) => node::run(args),
             Command::Inventory(args) => inventory::run(&args),
             Command::Demo(args) => demo::run(&args),
+            Command::Explain(args) => explain::run(&args),
             Command::Bench(bench) => bench.run(),
         }
     }

@@ -74,6 +74,14 @@ impl InRoot {
             .is_ok_and(|metadata| metadata.is_symlink())
     }
 
+    /// Whether something has the path's name in its folder, whatever it is and wherever it
+    /// leads. What can't be told counts as there.
+    #[must_use]
+    pub fn has_entry(&self, path: &Path) -> bool {
+        let found = self.openat2(path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Cross);
+        !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Opens a file to read. Device nodes, pipes and sockets are refused unopened: opening
     /// one can have effects, or wait for ever.
     ///
@@ -189,6 +197,17 @@ mod tests {
             let error = root.find(Path::new(path)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound, "{path}");
         }
+    }
+
+    #[test]
+    fn a_dangling_link_is_an_entry() {
+        let (dir, root) = tree();
+        symlink("nowhere", dir.path().join("root/dangling")).unwrap();
+        assert!(root.has_entry(Path::new("dangling")));
+        assert!(root.find(Path::new("dangling")).is_err());
+        assert!(root.has_entry(Path::new("etc/inside")));
+        assert!(!root.has_entry(Path::new("etc/outside")));
+        assert!(!root.has_entry(Path::new("nothing/inside")));
     }
 
     #[test]

@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod device;
 pub mod ids;
 pub mod inventory;
 pub mod quantity;
 pub mod version;
 
+pub use device::{DeviceKind, MigDevice, Partition};
 pub use ids::{
     BootId, CdiDeviceId, ClaimRef, ClaimUid, ComputeInstanceId, DeviceName, DriverName,
     GpuInstanceId, GpuUuid, IdError, MigUuid, Minor, NodeName, PciBusId, PoolName, RequestName,

@@ -10,11 +10,12 @@
 //! ```
 //!
 //! It orders what the other crates decide and do. It writes nothing to the API server but its
-//! own slices, and keeps nothing in memory that the journal doesn't have.
+//! own slices and Events on its node, and keeps nothing in memory that the journal doesn't have.
 
 #![forbid(unsafe_code)]
 
 pub mod claim_source;
+pub mod events;
 pub mod http;
 pub mod machine;
 pub mod readiness;

@@ -1,6 +1,8 @@
 //! The real side of a claim's acts: the driver's `nvidia-smi` for the time slice, and the CDI
 //! spec from the driver's files and device nodes as they are now.
 //!
+//! MIG devices are made and removed in [`partition`].
+//!
 //! Nothing is remembered between two calls but what can't be stale: a driver that was
 //! replaced a moment ago is seen.
 
@@ -8,20 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu_dra_cdi::{ShareId, SpecDevice, claim_spec};
-use gpu_dra_claims::Record;
-use gpu_dra_claims::record::KnownStep;
+use gpu_dra_cdi::{ContainerEdits, ShareId, SpecDevice, claim_spec};
+use gpu_dra_claims::{HeldDevice, HeldPart, KnownStep, Record};
 use gpu_dra_driverroot::{
-    DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits,
+    DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits, mig_edits,
 };
-use gpu_dra_executor::{EffectError, Effects};
+use gpu_dra_executor::{Done, EffectError, Effects};
 use gpu_dra_host::{Boundary, Command, Processes};
 use gpu_dra_model::config::Interval;
 use gpu_dra_model::{DriverName, GpuUuid};
 use gpu_dra_nvml::{GpuError, Gpus};
 use tokio::sync::watch;
 
+use crate::events::Announcer;
 use crate::survey::Survey;
+
+mod partition;
+
+use partition::Partitions;
 
 /// nvidia-smi initialises every GPU first, which takes seconds on a cold node.
 const NVIDIA_SMI_LIMIT: Duration = Duration::from_secs(20);
@@ -46,20 +52,41 @@ pub struct Machine {
     pub files: DriverFilesCache,
     /// The points between effects.
     pub boundary: Boundary,
+    /// Where the operator is told of changes to the GPUs.
+    pub announcer: Announcer,
 }
 
 impl Effects for Machine {
-    fn apply(&self, step: &KnownStep) -> Result<(), EffectError> {
-        let KnownStep::TimeSlice { gpu, interval } = step;
-        self.set_time_slice(gpu, *interval)
+    fn check(&self, plan: &Record) -> Result<(), EffectError> {
+        self.partitions().check(plan)
+    }
+
+    fn holds(&self, record: &Record) -> Result<bool, EffectError> {
+        self.partitions().holds(record)
+    }
+
+    fn apply(&self, step: &KnownStep) -> Result<Done, EffectError> {
+        match step {
+            KnownStep::TimeSlice { gpu, interval } => self.set_time_slice(gpu, *interval)?,
+            KnownStep::MigModeOff { gpu } => self.partitions().leave_mig_mode(gpu)?,
+            KnownStep::CreatePartition { gpu, partition, switch_mode, .. } => {
+                return Ok(Done::Made(self.partitions().make(gpu, *partition, *switch_mode)?));
+            }
+        }
+        Ok(Done::AsPlanned)
     }
 
     fn undo(&self, step: &KnownStep) -> Result<(), EffectError> {
-        let KnownStep::TimeSlice { gpu, .. } = step;
-        match self.gpus.minor_of(gpu) {
-            // It comes back with the default.
-            Err(GpuError::Gone { .. }) => Ok(()),
-            _ => self.set_time_slice(gpu, Interval::Default),
+        match step {
+            KnownStep::TimeSlice { gpu, .. } => match self.gpus.minor_of(gpu) {
+                // It comes back with the default.
+                Err(GpuError::Gone { .. }) => Ok(()),
+                _ => self.set_time_slice(gpu, Interval::Default),
+            },
+            KnownStep::MigModeOff { .. } => Ok(()),
+            KnownStep::CreatePartition { gpu, partition, switch_mode, made } => {
+                self.partitions().unmake(gpu, *partition, made.as_ref(), *switch_mode)
+            }
         }
     }
 
@@ -68,15 +95,10 @@ impl Effects for Machine {
         let survey = survey.as_deref();
         let hook = Hook::find(&self.hook, &self.hook).map_err(files)?;
         let devices = record.devices.iter().map(|device| {
-            let gpu = survey.and_then(|survey| survey.inventory.gpu(&device.gpu));
-            let gpu = gpu.ok_or_else(|| EffectError::GpuGone(device.gpu.clone()))?;
-            let minor = self.gpus.minor_of(&device.gpu);
-            let minor = minor.map_err(|_| EffectError::GpuGone(device.gpu.clone()))?;
-            let nodes = self.nodes.gpu(minor, &gpu.pci_bus_id).map_err(files)?;
             Ok(SpecDevice {
                 device: device.device.clone(),
                 share: device.share_id.as_deref().and_then(ShareId::new),
-                edits: gpu_edits(&nodes, &hook),
+                edits: self.device_edits(record, device, survey, &hook)?,
             })
         });
         let devices = devices.collect::<Result<Vec<_>, EffectError>>()?;
@@ -88,6 +110,47 @@ impl Effects for Machine {
 }
 
 impl Machine {
+    fn partitions(&self) -> Partitions<'_> {
+        Partitions {
+            gpus: self.gpus.as_ref(),
+            boundary: &self.boundary,
+            announcer: &self.announcer,
+        }
+    }
+
+    /// What a container gets for one device of the claim.
+    fn device_edits(
+        &self,
+        record: &Record,
+        device: &HeldDevice,
+        survey: Option<&Survey>,
+        hook: &Hook,
+    ) -> Result<ContainerEdits, EffectError> {
+        let gone = || EffectError::GpuGone(device.gpu.clone());
+        let minor = self.gpus.minor_of(&device.gpu).map_err(|_| gone())?;
+        let mig = match &device.part {
+            None => {
+                let gpu = survey.and_then(|survey| survey.inventory.gpu(&device.gpu));
+                let nodes = self.nodes.gpu(minor, &gpu.ok_or_else(gone)?.pci_bus_id);
+                return Ok(gpu_edits(&nodes.map_err(files)?, hook));
+            }
+            Some(HeldPart::Static { device, .. }) => device.clone(),
+            Some(HeldPart::Partition(partition)) => {
+                let made = record.made(&device.gpu, *partition).cloned();
+                let found = match made {
+                    Some(made) => Some(made),
+                    None => self.partitions().find(&device.gpu, *partition)?,
+                };
+                found.ok_or_else(|| EffectError::NothingToWatch {
+                    gpu: device.gpu.clone(),
+                    start: partition.placement.start,
+                })?
+            }
+        };
+        let nodes = self.nodes.mig(minor, mig.instance, mig.compute).map_err(files)?;
+        Ok(mig_edits(&nodes))
+    }
+
     /// The files of the driver that was seen last.
     fn driver_files(&self, survey: Option<&Survey>) -> Result<Arc<DriverFiles>, EffectError> {
         let version = survey.map_or("", |survey| survey.inventory.driver.driver.as_str());

@@ -16,12 +16,13 @@ use gpu_dra_slices::PoolRef;
 use tokio::sync::watch;
 
 use crate::claim_source::ApiServer;
+use crate::events::{self, Announcer};
 use crate::http;
 use crate::machine::Machine;
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::settings::Settings;
-use crate::survey::{Survey, Surveyor};
+use crate::survey::{Place, Survey, Surveyor};
 
 /// How long calls under way get when the agent is told to stop.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -90,13 +91,23 @@ pub async fn run(
     files.create_dir(&plugin_dir, 0o750)?;
 
     let gpus: Arc<dyn Gpus> = Arc::new(driver(settings.root.clone(), settings.trees.clone()));
-    let surveyor = Surveyor::new(
-        Arc::clone(&gpus),
-        Arc::clone(&files),
-        plugin_dir.join("names.json"),
-        pool.clone(),
-        boot_id.clone(),
-    )?;
+    let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
+        .map_err(ExecuteError::from)?;
+    let journal = Arc::new(journal);
+    let (announcer, happenings) = Announcer::new();
+    let post =
+        events::post(happenings, client.clone(), settings.node.clone(), settings.driver.clone());
+    let events = tokio::spawn(post);
+    let surveyor = Surveyor::new(Place {
+        gpus: Arc::clone(&gpus),
+        files: Arc::clone(&files),
+        names_file: plugin_dir.join("names.json"),
+        pool: pool.clone(),
+        boot_id: boot_id.clone(),
+        policy: settings.policy.clone(),
+        journal: Arc::clone(&journal),
+        announcer: announcer.clone(),
+    })?;
     let (survey_sender, survey) = watch::channel(None);
     let (_stop_surveyor, surveyor_stop) = mpsc::channel();
     let (rescan, retry) = (settings.rescan, settings.retry);
@@ -126,9 +137,8 @@ pub async fn run(
         processes: Arc::new(RealProcesses),
         files: DriverFilesCache::default(),
         boundary: settings.boundary.clone(),
+        announcer,
     };
-    let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
-        .map_err(ExecuteError::from)?;
     let locks = Locks::open(&plugin_dir.join("locks"))?;
     let naming = CdiNaming { dir: settings.cdi_root.clone(), driver: settings.driver.clone() };
     let executor = Arc::new(Executor::new(journal, Arc::new(machine), files, locks, naming)?);
@@ -160,6 +170,7 @@ pub async fn run(
         error = serve_http(settings.http, readiness) => Err(error),
     };
     recovery.abort();
+    events.abort();
     if let Stopped::StillRunning(calls) = server.stop(DRAIN).await {
         tracing::warn!(calls, "stopped while calls were under way; the next start resumes them");
     }

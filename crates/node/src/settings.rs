@@ -8,6 +8,7 @@ use std::time::Duration;
 use gpu_dra_driverroot::{DeviceNodes, DriverRoot};
 use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
+use gpu_dra_slices::Policy;
 
 /// The settings of one node agent.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct Settings {
     pub rescan: Duration,
     /// How often the driver is looked for while it isn't there.
     pub retry: Duration,
+    /// What of the GPUs is published, and how those that can be partitioned are used.
+    pub policy: Policy,
     /// The points between effects, for the crash tests.
     pub boundary: Boundary,
 }

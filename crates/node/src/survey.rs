@@ -3,18 +3,22 @@
 //!
 //! It publishes to nobody: others watch what it says.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gpu_dra_claims::{KnownDevice, NodeView};
+use gpu_dra_claims::{KnownStep, NodeView, Record};
+use gpu_dra_executor::{Journal, JournalError};
 use gpu_dra_host::{FileError, Files};
+use gpu_dra_model::inventory::Mig;
 use gpu_dra_model::{BootId, Inventory, PoolName};
 use gpu_dra_nvml::{Gpus, OpenError};
-use gpu_dra_slices::{DesiredPool, Names, Policy, build};
+use gpu_dra_slices::{Built, DesiredPool, Names, Note, OwnInstance, Policy, build};
 use tokio::sync::watch;
+
+use crate::events::{Announcer, Severity};
 
 /// What the node offers, seen at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +42,47 @@ pub struct Surveyor {
     pool: PoolName,
     boot_id: BootId,
     policy: Policy,
-    last: Option<Inventory>,
+    journal: Arc<Journal>,
+    announcer: Announcer,
+    last: Option<Seen>,
     failures: u32,
+}
+
+/// What the last look saw.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    inventory: Inventory,
+    own: BTreeSet<OwnInstance>,
+}
+
+/// Why a look saw nothing.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Nvml(#[from] OpenError),
+    /// Without it nobody knows which GPU instances are ours.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What a surveyor needs to know and use.
+pub struct Place {
+    /// The GPUs.
+    pub gpus: Arc<dyn Gpus>,
+    /// Where the names are kept.
+    pub files: Arc<dyn Files>,
+    /// The file of the names.
+    pub names_file: PathBuf,
+    /// This node's pool.
+    pub pool: PoolName,
+    /// The running kernel's boot.
+    pub boot_id: BootId,
+    /// What the operator wants published.
+    pub policy: Policy,
+    /// The claims held: it tells our GPU instances from those that others made.
+    pub journal: Arc<Journal>,
+    /// Where the operator is told what stands in the way.
+    pub announcer: Announcer,
 }
 
 /// A driver that doesn't answer keeps its devices published for this many rounds: a reload
@@ -47,17 +90,12 @@ pub struct Surveyor {
 const PATIENCE: u32 = 3;
 
 impl Surveyor {
-    /// Reads the names given so far from `names_file`; a file that holds none is moved aside.
+    /// Reads the names given so far; a file that holds none is moved aside.
     ///
     /// # Errors
     /// When the file can't be read or moved.
-    pub fn new(
-        gpus: Arc<dyn Gpus>,
-        files: Arc<dyn Files>,
-        names_file: PathBuf,
-        pool: PoolName,
-        boot_id: BootId,
-    ) -> Result<Self, FileError> {
+    pub fn new(place: Place) -> Result<Self, FileError> {
+        let Place { gpus, files, names_file, pool, boot_id, policy, journal, announcer } = place;
         let names = match files.read(&names_file)? {
             None => Names::default(),
             Some(bytes) => match serde_json::from_slice(&bytes) {
@@ -73,61 +111,83 @@ impl Surveyor {
                 }
             },
         };
-        let policy = Policy::default();
-        Ok(Self { gpus, files, names_file, names, pool, boot_id, policy, last: None, failures: 0 })
+        Ok(Self {
+            gpus,
+            files,
+            names_file,
+            names,
+            pool,
+            boot_id,
+            policy,
+            journal,
+            announcer,
+            last: None,
+            failures: 0,
+        })
     }
 
     /// Looks once. None where nothing has changed since the last look.
     pub fn look(&mut self) -> Option<Survey> {
-        match self.changed_inventory() {
-            Ok(inventory) => {
+        match self.what_changed() {
+            Ok(seen) => {
                 self.failures = 0;
-                inventory.map(|inventory| self.survey(inventory, None))
+                seen.map(|seen| self.survey(seen, None))
             }
             Err(error) => {
                 self.failures += 1;
                 let had_gpus = self.last.is_some();
                 if had_gpus && self.failures < PATIENCE {
-                    tracing::warn!(%error, "NVML doesn't answer; devices stay published for now");
+                    tracing::warn!(%error, "GPUs can't be looked at; devices stay published for now");
                     return None;
                 }
                 self.last = None;
-                Some(self.survey(Inventory::default(), Some(error.to_string())))
+                let nothing = Seen { inventory: Inventory::default(), own: BTreeSet::new() };
+                Some(self.survey(nothing, Some(error.to_string())))
             }
         }
     }
 
-    fn changed_inventory(&mut self) -> Result<Option<Inventory>, OpenError> {
+    fn what_changed(&mut self) -> Result<Option<Seen>, LookError> {
         if let Some(last) = &self.last
-            && !self.gpus.fingerprint()?.outdates(last)
+            && !self.gpus.fingerprint()?.outdates(&last.inventory)
         {
             return Ok(None);
         }
+        // An instance is made after its claim is journaled and removed before its claim is
+        // forgotten: what is ours at the time of the probe is in one of the two readings.
+        let before = self.own_instances()?;
         let inventory = self.gpus.probe()?;
-        let same = self.last.as_ref() == Some(&inventory);
-        self.last = Some(inventory.clone());
-        Ok((!same).then_some(inventory))
+        let own = if has_instances(&inventory) {
+            before.into_iter().chain(self.own_instances()?).collect()
+        } else {
+            BTreeSet::new()
+        };
+        let seen = Seen { inventory, own };
+        let same = self.last.as_ref() == Some(&seen);
+        self.last = Some(seen.clone());
+        Ok((!same).then_some(seen))
     }
 
-    fn survey(&mut self, inventory: Inventory, trouble: Option<String>) -> Survey {
+    fn own_instances(&self) -> Result<BTreeSet<OwnInstance>, JournalError> {
+        let records = self.journal.all()?;
+        Ok(records.iter().flat_map(|record| own_instances(record)).collect())
+    }
+
+    fn survey(&mut self, seen: Seen, trouble: Option<String>) -> Survey {
+        let Seen { inventory, own } = seen;
         if self.names.assign(&inventory)
             && let Err(error) = self.save_names()
         {
             tracing::error!(%error, "device names not saved; they may change at the next start");
         }
-        let pool = build(&inventory, &self.names, &self.policy);
+        let Built { pool, devices } = build(&inventory, &self.names, &self.policy, &own);
         for note in &pool.notes {
-            tracing::info!(%note, "published pool");
+            if matches!(note, Note::ForeignInstance { .. }) {
+                self.announcer.announce(Severity::Warning, "ForeignGpuInstance", note.to_string());
+            } else {
+                tracing::info!(%note, "published pool");
+            }
         }
-        let published: std::collections::BTreeSet<_> =
-            pool.devices().map(|device| device.name.as_str()).collect();
-        let devices: BTreeMap<_, _> = inventory
-            .gpus
-            .iter()
-            .filter_map(|gpu| Some((self.names.name(&gpu.uuid)?, gpu)))
-            .filter(|(name, _)| published.contains(name.as_str()))
-            .map(|(name, gpu)| (name, KnownDevice { gpu: gpu.uuid.clone() }))
-            .collect();
         let view = NodeView { pool: self.pool.clone(), devices, boot_id: self.boot_id.clone() };
         Survey { inventory, pool, view, trouble }
     }
@@ -169,4 +229,22 @@ impl Surveyor {
             }
         }
     }
+}
+
+/// The GPU instances that a claim has, or is about to have.
+fn own_instances(record: &Record) -> Vec<OwnInstance> {
+    let steps = record.known_steps().unwrap_or_default().into_iter();
+    steps
+        .filter_map(|step| match step {
+            KnownStep::CreatePartition { gpu, partition, .. } => {
+                Some(OwnInstance { gpu: gpu.clone(), partition: *partition })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn has_instances(inventory: &Inventory) -> bool {
+    let mut gpus = inventory.gpus.iter();
+    gpus.any(|gpu| matches!(&gpu.mig, Mig::Supported { instances, .. } if !instances.is_empty()))
 }

@@ -102,7 +102,14 @@ impl Call {
     /// The GPU or MIG device of a handle.
     pub(crate) fn device(&self, argument: DeviceArg) -> Answer<Device<'_>> {
         match handles::thing(argument.0) {
-            Some(Thing::Gpu(position)) => Ok(Device::Gpu(position, self.at(position)?)),
+            Some(Thing::Gpu { gpu: position, mode_changes }) => {
+                let gpu = self.at(position)?;
+                if gpu.model.mig.is_some() && self.gpu_state(position)?.mode_changes != mode_changes
+                {
+                    return Err(Code::INVALID_ARGUMENT);
+                }
+                Ok(Device::Gpu(position, gpu))
+            }
             Some(Thing::MigDevice { gpu: position, instance, compute, birth }) => {
                 let gpu = self.at(position)?;
                 let table = gpu.model.mig.as_ref().ok_or(Code::NOT_SUPPORTED)?;
@@ -114,6 +121,12 @@ impl Call {
             }
             _ => Err(Code::INVALID_ARGUMENT),
         }
+    }
+
+    /// The handle that a GPU has now.
+    pub(crate) fn gpu_handle(&self, position: usize) -> Answer<sys::nvmlDevice_t> {
+        let mode_changes = self.gpu_state(position)?.mode_changes;
+        Ok(handles::handle(Thing::Gpu { gpu: position, mode_changes }))
     }
 
     /// A whole GPU; functions that MIG devices don't have go through here.

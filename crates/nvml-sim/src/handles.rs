@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a handle stands for. GPUs are positions in the node.
+/// What a handle stands for. GPUs are positions in the node; a change of its MIG mode gives a
+/// GPU a new handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Thing {
-    /// A whole GPU.
-    Gpu(usize),
+    /// A whole GPU after so many changes of its MIG mode.
+    Gpu { gpu: usize, mode_changes: u64 },
     /// A MIG device, which is a compute instance; `birth` tells it from a later one of the
     /// same ids.
     MigDevice { gpu: usize, instance: u32, compute: u32, birth: u64 },
@@ -26,7 +27,7 @@ impl Thing {
     /// The GPU that it's on.
     pub(crate) fn gpu(self) -> Option<usize> {
         match self {
-            Self::Gpu(gpu)
+            Self::Gpu { gpu, .. }
             | Self::MigDevice { gpu, .. }
             | Self::GpuInstance { gpu, .. }
             | Self::ComputeInstance { gpu, .. } => Some(gpu),
@@ -72,10 +73,12 @@ mod tests {
 
     #[test]
     fn a_thing_keeps_its_handle_and_strangers_have_none() {
-        let one: *mut u8 = handle(Thing::Gpu(0));
-        assert_eq!(one, handle(Thing::Gpu(0)));
-        assert_ne!(one, handle(Thing::Gpu(1)));
-        assert_eq!(thing(one.addr()), Some(Thing::Gpu(0)));
+        let gpu = |gpu, mode_changes| Thing::Gpu { gpu, mode_changes };
+        let one: *mut u8 = handle(gpu(0, 0));
+        assert_eq!(one, handle(gpu(0, 0)));
+        assert_ne!(one, handle(gpu(1, 0)));
+        assert_ne!(one, handle(gpu(0, 1)));
+        assert_eq!(thing(one.addr()), Some(gpu(0, 0)));
         assert_eq!(thing(1), None);
     }
 }

@@ -23,6 +23,8 @@ impl Code {
     pub const NOT_FOUND: Self = Self(6);
     /// The kernel driver is not loaded.
     pub const DRIVER_NOT_LOADED: Self = Self(9);
+    /// Nothing has happened for as long as was waited.
+    pub const TIMEOUT: Self = Self(10);
     /// The library has no such function.
     pub const FUNCTION_NOT_FOUND: Self = Self(13);
     /// The GPU fell off the bus.
@@ -31,6 +33,10 @@ impl Code {
     pub const RESET_REQUIRED: Self = Self(16);
     /// Library and kernel driver are of different versions.
     pub const LIB_RM_VERSION_MISMATCH: Self = Self(18);
+    /// Something else uses what would be changed.
+    pub const IN_USE: Self = Self(19);
+    /// MIG: the place, or an engine, is taken; the normal answer to a creation.
+    pub const INSUFFICIENT_RESOURCES: Self = Self(23);
     /// The structure's version is not known to the library.
     pub const ARGUMENT_VERSION_MISMATCH: Self = Self(25);
     /// The function was withdrawn.

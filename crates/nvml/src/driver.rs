@@ -1,84 +1,26 @@
-//! [`Gpus`], the seam through which the node agent asks and changes GPUs, and [`Driver`], its
-//! real side: one NVML session for the life of the process, opened when there is a driver,
-//! closed when the driver goes, opened again when it or a GPU comes back. It waits for
-//! nothing and retries nothing; who asks again decides when.
+//! [`Driver`], the real side of [`Gpus`]: one NVML session for the life of the process, opened
+//! when there is a driver, closed when the driver goes, opened again when it or a GPU comes
+//! back. It retries nothing; who asks again decides when.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use gpu_dra_model::{GpuUuid, Inventory, Minor};
+use gpu_dra_health::HealthReading;
+use gpu_dra_model::inventory::{ComputeInstance, GpuInstance, MigMode, Placement};
+use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid, Inventory, Minor};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as WrapperMode;
 
 use crate::code::CallError;
+use crate::current::{Current, Turn};
 use crate::error::{GpuError, OpenError};
 use crate::fingerprint::Fingerprint;
+use crate::gpus::{ComputeMode, Gpus};
+use crate::partitions::Partitions;
 use crate::session::Session;
 use crate::trees::Trees;
-use crate::{probe, raw, sysfs};
-
-/// Who may use a GPU for computing (`nvmlComputeMode_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ComputeMode {
-    /// Any number of processes.
-    Default,
-    /// One thread; withdrawn from CUDA, but old settings survive.
-    ExclusiveThread,
-    /// None.
-    Prohibited,
-    /// One process; what an MPS server wants.
-    ExclusiveProcess,
-}
-
-/// The GPUs of this node. Calls block for as long as the driver takes (a cold
-/// initialisation: seconds), so call from a thread that may block.
-pub trait Gpus: Send + Sync {
-    /// Asks everything of every GPU.
-    ///
-    /// # Errors
-    /// NVML can't be used; a single GPU that fails is in the inventory as broken.
-    fn probe(&self) -> Result<Inventory, OpenError>;
-
-    /// What tells whether the last inventory still holds ([`Fingerprint::outdates`]), for far
-    /// fewer calls than [`Gpus::probe`].
-    ///
-    /// # Errors
-    /// NVML can't be used.
-    fn fingerprint(&self) -> Result<Fingerprint, OpenError>;
-
-    /// The minor number that the GPU has now, for its device node. Two calls.
-    ///
-    /// # Errors
-    /// The GPU is gone or doesn't answer.
-    fn minor_of(&self, uuid: &GpuUuid) -> Result<Minor, GpuError>;
-
-    /// The compute mode in force.
-    ///
-    /// # Errors
-    /// The GPU is gone, doesn't answer or has no such setting.
-    fn compute_mode(&self, uuid: &GpuUuid) -> Result<ComputeMode, GpuError>;
-
-    /// Sets the compute mode; it outlives this process, but not a reboot. Needs root, and
-    /// the GPU must not be partitioned.
-    ///
-    /// # Errors
-    /// The GPU is gone or refuses.
-    fn set_compute_mode(&self, uuid: &GpuUuid, mode: ComputeMode) -> Result<(), GpuError>;
-
-    /// Whether the driver keeps the GPU initialised without clients.
-    ///
-    /// # Errors
-    /// The GPU is gone, doesn't answer or has no such setting.
-    fn persistence(&self, uuid: &GpuUuid) -> Result<bool, GpuError>;
-
-    /// Switches persistence mode. Needs root.
-    ///
-    /// # Errors
-    /// The GPU is gone or refuses.
-    fn set_persistence(&self, uuid: &GpuUuid, on: bool) -> Result<(), GpuError>;
-}
+use crate::{health, probe, raw};
 
 /// Finds the library file now; it may appear, move or vanish while the agent runs.
 type Locate = Box<dyn Fn() -> Result<PathBuf, OpenError> + Send + Sync>;
@@ -87,15 +29,7 @@ type Locate = Box<dyn Fn() -> Result<PathBuf, OpenError> + Send + Sync>;
 pub struct Driver {
     locate: Locate,
     trees: Trees,
-    open: Mutex<Option<Open>>,
-}
-
-/// A session, and the GPUs that the kernel driver had bound when it was opened: NVML counts
-/// those of its own start, so a session that is older than a GPU doesn't see it.
-#[derive(Clone)]
-struct Open {
-    session: Arc<Session>,
-    bound: BTreeSet<String>,
+    current: Current,
 }
 
 impl Driver {
@@ -105,50 +39,40 @@ impl Driver {
         locate: impl Fn() -> Result<PathBuf, OpenError> + Send + Sync + 'static,
         trees: Trees,
     ) -> Self {
-        Self { locate: Box::new(locate), trees, open: Mutex::new(None) }
+        Self { locate: Box::new(locate), trees, current: Current::default() }
     }
 
-    /// Lets the driver module go as soon as calls under way have ended. The next call opens
-    /// a new session.
+    /// Lets the driver module go as soon as calls under way have ended, of which waiting for
+    /// events is one: a quarter of a second. The next call opens a new session.
     pub fn close(&self) {
-        *self.lock() = None;
+        self.current.close();
     }
 
     /// Whether a session is open, and so the driver module in use.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.lock().is_some()
+        self.current.get().is_some()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        // A panic while opening leaves None or a whole session, so the value is good.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The open session and which it is; none is opened for the sake of this.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        self.current.get()
+    }
+
+    /// Whether it is still the open session. Waits for nobody.
+    pub(crate) fn is_current(&self, turn: &Turn) -> bool {
+        self.current.is(turn)
     }
 
     /// The open session, or a new one.
     fn session(&self) -> Result<Arc<Session>, OpenError> {
-        let mut open = self.lock();
-        if let Some(open) = open.as_ref() {
-            return Ok(Arc::clone(&open.session));
-        }
-        let bound = sysfs::bound_gpus(&self.trees);
-        let session = Arc::new(Session::open(&(self.locate)()?, &self.trees)?);
-        *open = Some(Open { session: Arc::clone(&session), bound });
-        Ok(session)
-    }
-
-    /// Closes a session that no longer shows the GPUs that the driver has.
-    fn close_if_outdated(&self) {
-        let mut open = self.lock();
-        if open.as_ref().is_some_and(|open| open.bound != sysfs::bound_gpus(&self.trees)) {
-            *open = None;
-        }
+        self.current.get_or_open(&self.trees, || Session::open(&(self.locate)()?, &self.trees))
     }
 
     /// Asks the whole node, with a session that is up to date; a session that turns out to be
     /// over, or without any GPU, is not kept.
     fn ask<T>(&self, ask: impl FnOnce(&Session) -> Result<T, OpenError>) -> Result<T, OpenError> {
-        self.close_if_outdated();
+        self.current.close_if_outdated(&self.trees);
         let session = self.session()?;
         let answer = ask(&session).and_then(|answer| match session.device_count()? {
             0 => Err(crate::diagnose::no_gpus(&self.trees)),
@@ -160,17 +84,30 @@ impl Driver {
         answer
     }
 
-    /// Acts on one GPU, by its UUID.
+    /// Acts on one GPU, by its UUID, with one call.
     fn with<T>(
         &self,
         uuid: &GpuUuid,
         act: impl FnOnce(&Session, &mut Device<'_>) -> Result<T, CallError>,
     ) -> Result<T, GpuError> {
-        let session = self.session()?;
-        let answer = session.device(uuid).and_then(|mut device| {
-            act(&session, &mut device)
-                .map_err(|source| GpuError::Call { uuid: uuid.clone(), source })
-        });
+        self.act(|session| {
+            let answer = act(session, &mut session.device(uuid)?);
+            answer.map_err(|source| GpuError::Call { uuid: uuid.clone(), source })
+        })
+    }
+
+    /// Acts on the partitions of one GPU, by its UUID.
+    fn partitions<T>(
+        &self,
+        uuid: &GpuUuid,
+        act: impl FnOnce(&Partitions<'_>) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        self.act(|session| act(&Partitions::of(session, uuid)?))
+    }
+
+    /// Acts with the open session, and doesn't keep one that turns out to be over.
+    fn act<T>(&self, act: impl FnOnce(&Session) -> Result<T, GpuError>) -> Result<T, GpuError> {
+        let answer = act(&*self.session()?);
         match &answer {
             Err(GpuError::Driver(_)) => self.close(),
             Err(GpuError::Call { source, .. }) if source.code.ends_session() => self.close(),
@@ -232,5 +169,59 @@ impl Gpus for Driver {
         self.with(uuid, |_, device| {
             device.set_persistent(on).map_err(CallError::wrap("nvmlDeviceSetPersistenceMode"))
         })
+    }
+
+    fn mig_mode(&self, uuid: &GpuUuid) -> Result<Option<(MigMode, MigMode)>, GpuError> {
+        self.partitions(uuid, |gpu| gpu.mode())
+    }
+
+    fn set_mig_mode(&self, uuid: &GpuUuid, mode: MigMode) -> Result<(), GpuError> {
+        self.partitions(uuid, |gpu| gpu.set_mode(mode))
+    }
+
+    fn gpu_instances(&self, uuid: &GpuUuid) -> Result<Vec<GpuInstance>, GpuError> {
+        self.partitions(uuid, |gpu| gpu.instances())
+    }
+
+    fn create_gpu_instance(
+        &self,
+        uuid: &GpuUuid,
+        profile_id: u32,
+        placement: Placement,
+    ) -> Result<GpuInstanceId, GpuError> {
+        self.partitions(uuid, |gpu| gpu.create(profile_id, placement))
+    }
+
+    fn create_compute_instance(
+        &self,
+        uuid: &GpuUuid,
+        instance: GpuInstanceId,
+    ) -> Result<ComputeInstance, GpuError> {
+        self.partitions(uuid, |gpu| gpu.create_compute(instance))
+    }
+
+    fn destroy_compute_instance(
+        &self,
+        uuid: &GpuUuid,
+        instance: GpuInstanceId,
+        compute: ComputeInstanceId,
+    ) -> Result<(), GpuError> {
+        self.partitions(uuid, |gpu| gpu.destroy_compute(instance, compute))
+    }
+
+    fn destroy_gpu_instance(
+        &self,
+        uuid: &GpuUuid,
+        instance: GpuInstanceId,
+    ) -> Result<(), GpuError> {
+        self.partitions(uuid, |gpu| gpu.destroy(instance))
+    }
+
+    fn health(&self, uuid: &GpuUuid) -> Result<HealthReading, OpenError> {
+        let answer = health::read(&*self.session()?, uuid);
+        if answer.is_err() {
+            self.close();
+        }
+        answer
     }
 }

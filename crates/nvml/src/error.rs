@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use gpu_dra_model::GpuUuid;
+use gpu_dra_model::inventory::{MigMode, Placement};
+use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid};
 
 use crate::code::CallError;
 use crate::diagnose;
@@ -162,6 +163,91 @@ pub enum GpuError {
         /// NVML's number.
         value: u32,
     },
+    /// `NVML_ERROR_IN_USE` to a change of the MIG mode. The driver may keep the mode as
+    /// pending: setting the one in force takes that back.
+    #[error(
+        "{uuid}: MIG mode can't be {mode} while another client has the GPU: stop what holds it, e.g. dcgm, nvidia-persistenced, nvsm",
+        mode = word(*mode)
+    )]
+    MigModeInUse {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The mode that was asked for.
+        mode: MigMode,
+    },
+    /// The MIG mode is set, but comes into force only with a reset, as on Ampere. Setting the
+    /// mode in force takes that back.
+    #[error(
+        "{uuid}: MIG mode will be {mode} after a reset: run `nvidia-smi --gpu-reset -i {uuid}`, or reboot the node if it refuses",
+        mode = word(*mode)
+    )]
+    MigModePending {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The mode that was asked for, now pending.
+        mode: MigMode,
+    },
+    /// `NVML_ERROR_INSUFFICIENT_RESOURCES`: another GPU instance lies there, or has the
+    /// engines that the profile needs.
+    #[error(
+        "{uuid}: no room for MIG profile {profile_id} at {}:{}: destroy the GPU instance in its place; see `nvidia-smi mig -lgi`",
+        placement.start, placement.size
+    )]
+    PlacementTaken {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The GPU instance profile's id.
+        profile_id: u32,
+        /// Where the instance should have been.
+        placement: Placement,
+    },
+    /// There is no such GPU instance, or MIG is off.
+    #[error("{uuid} has no GPU instance {instance}: it was destroyed; create it again")]
+    NoGpuInstance {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The GPU instance.
+        instance: GpuInstanceId,
+    },
+    /// No kind of compute instance has as many slices as the GPU instance, or its profile is
+    /// not among the GPU's.
+    #[error(
+        "{uuid}: GPU instance {instance} offers no compute instance of its whole size: upgrade gpu-dra"
+    )]
+    NoComputeProfile {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The GPU instance.
+        instance: GpuInstanceId,
+    },
+    /// `NVML_ERROR_IN_USE` to a destruction: processes run on it, compute instances are left
+    /// in it, or a client such as DCGM has leaked a handle to it.
+    #[error(
+        "{uuid}: {what} is in use: stop the processes on it (see nvidia-smi); if there are none, restart what watches GPUs, e.g. dcgm",
+        what = what(*instance, *compute)
+    )]
+    InstanceInUse {
+        /// The GPU.
+        uuid: GpuUuid,
+        /// The GPU instance.
+        instance: GpuInstanceId,
+        /// The compute instance in it; None if the GPU instance was to be destroyed.
+        compute: Option<ComputeInstanceId>,
+    },
+}
+
+fn word(mode: MigMode) -> &'static str {
+    match mode {
+        MigMode::Enabled => "enabled",
+        MigMode::Disabled => "disabled",
+    }
+}
+
+fn what(instance: GpuInstanceId, compute: Option<ComputeInstanceId>) -> String {
+    match compute {
+        Some(compute) => format!("compute instance {compute} of GPU instance {instance}"),
+        None => format!("GPU instance {instance}"),
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +279,30 @@ mod tests {
             let text = error.to_string();
             assert!(text.len() < 200, "{} bytes: {text}", text.len());
             assert!(!text.contains("999") && !text.contains('\n'), "{text}");
+        }
+    }
+    #[test]
+    fn sentences_about_a_gpu_name_it_and_are_short() {
+        let uuid = GpuUuid::new("GPU-11111111-0000-0000-0000-000000000000").unwrap();
+        let instance = GpuInstanceId(13);
+        let uuid = || uuid.clone();
+        for error in [
+            GpuError::Gone { uuid: uuid() },
+            GpuError::MigModeInUse { uuid: uuid(), mode: MigMode::Disabled },
+            GpuError::MigModePending { uuid: uuid(), mode: MigMode::Disabled },
+            GpuError::PlacementTaken {
+                uuid: uuid(),
+                profile_id: 19,
+                placement: Placement { start: 12, size: 12 },
+            },
+            GpuError::NoGpuInstance { uuid: uuid(), instance },
+            GpuError::NoComputeProfile { uuid: uuid(), instance },
+            GpuError::InstanceInUse { uuid: uuid(), instance, compute: Some(ComputeInstanceId(7)) },
+            GpuError::InstanceInUse { uuid: uuid(), instance, compute: None },
+        ] {
+            let text = error.to_string();
+            assert!(text.len() < 200, "{} bytes: {text}", text.len());
+            assert!(text.contains(uuid().as_str()), "{text}");
         }
     }
 }

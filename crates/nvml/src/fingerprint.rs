@@ -1,21 +1,28 @@
 //! "Has anything changed?" in a handful of calls per GPU, so that looking every few seconds
-//! isn't a full pass: device count, UUID, MIG mode and fabric, and nothing else.
+//! isn't a full pass: device count, UUID, MIG mode and fabric, where MIG is on the instances,
+//! and nothing else.
 
 use gpu_dra_model::inventory::{Fabric, Mig, MigMode};
 use gpu_dra_model::{GpuUuid, Inventory};
-use nvml_wrapper::Nvml;
 
 use crate::code::{CallError, Code, if_possible};
+use crate::instances::Geometry;
+use crate::session::Session;
 use crate::{mig, probe, raw};
 
-/// What changes when GPUs come, go, fall off the bus, change their MIG mode or join the
-/// fabric: one entry for each NVML index.
+/// What changes when GPUs come, go, fall off the bus, change their MIG mode, are partitioned
+/// otherwise or join the fabric: one entry for each NVML index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint(Vec<Slot>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Slot {
-    Gpu { uuid: GpuUuid, mig: Option<(MigMode, MigMode)>, fabric: Option<Fabric> },
+    Gpu {
+        uuid: GpuUuid,
+        mig: Option<(MigMode, MigMode)>,
+        geometry: Geometry,
+        fabric: Option<Fabric>,
+    },
     Lost,
     Failed,
 }
@@ -25,11 +32,14 @@ impl Fingerprint {
     #[must_use]
     pub fn of(inventory: &Inventory) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| {
-            let mig = match gpu.mig {
-                Mig::Supported { current, pending, .. } => Some((current, pending)),
-                Mig::Unsupported => None,
+            let (mig, geometry) = match &gpu.mig {
+                Mig::Supported { current, pending, instances, .. } => {
+                    (Some((*current, *pending)), Geometry::of(instances))
+                }
+                Mig::Unsupported => (None, Geometry::default()),
             };
-            (gpu.index, Slot::Gpu { uuid: gpu.uuid.clone(), mig, fabric: gpu.fabric.clone() })
+            let (uuid, fabric) = (gpu.uuid.clone(), gpu.fabric.clone());
+            (gpu.index, Slot::Gpu { uuid, mig, geometry, fabric })
         });
         let broken = inventory
             .broken
@@ -49,23 +59,30 @@ impl Fingerprint {
     }
 }
 
-pub(crate) fn fingerprint(nvml: &Nvml) -> Result<Fingerprint, CallError> {
-    let count = nvml.device_count().map_err(CallError::wrap("nvmlDeviceGetCount_v2"))?;
-    let slot = |index| match slot(nvml, index) {
+pub(crate) fn fingerprint(session: &Session) -> Result<Fingerprint, CallError> {
+    let slot = |index| match slot(session, index) {
         Ok(slot) => slot,
         Err(probe::Fault::Call(error)) if error.code == Code::GPU_IS_LOST => Slot::Lost,
         Err(_) => Slot::Failed,
     };
+    let count = session.nvml().device_count();
+    let count = count.map_err(CallError::wrap("nvmlDeviceGetCount_v2"))?;
     Ok(Fingerprint((0..count).map(slot).collect()))
 }
 
-fn slot(nvml: &Nvml, index: u32) -> Result<Slot, probe::Fault> {
+fn slot(session: &Session, index: u32) -> Result<Slot, probe::Fault> {
+    let nvml = session.nvml();
     let device = probe::handle(nvml, index)?;
-    Ok(Slot::Gpu {
-        uuid: probe::uuid(&device)?,
-        mig: mig::mode(&device)?,
-        fabric: if_possible(raw::fabric_info(nvml, &device))?.and_then(|info| probe::joined(&info)),
-    })
+    let uuid = probe::uuid(&device)?;
+    let mig = mig::mode(&device)?;
+    let geometry = match mig {
+        Some((MigMode::Enabled, _)) => {
+            Geometry::read(nvml, &device, &session.kinds(&uuid, &device)?)?
+        }
+        Some((MigMode::Disabled, _)) | None => Geometry::default(),
+    };
+    let fabric = if_possible(raw::fabric_info(nvml, &device))?;
+    Ok(Slot::Gpu { uuid, mig, geometry, fabric: fabric.and_then(|info| probe::joined(&info)) })
 }
 
 #[cfg(test)]

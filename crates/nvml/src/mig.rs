@@ -1,10 +1,12 @@
-//! What a GPU can be partitioned into: MIG mode, profiles and placements, only read here.
+//! What a GPU can be partitioned into and is: MIG mode, profiles, placements and instances,
+//! only read here.
 
 use gpu_dra_model::inventory::{Mig, MigMode, MigProfile};
 use nvml_wrapper::{Device, Nvml};
 use tracing::warn;
 
 use crate::code::{CallError, Code, if_known};
+use crate::instances::{self, Kind};
 use crate::profile_name::{PROFILE_COUNT, profile_name};
 use crate::raw;
 
@@ -20,7 +22,28 @@ pub(crate) fn mig(
         profiles.extend(profile(nvml, device, index, memory_bytes)?);
     }
     profiles.sort_by_key(|profile| profile.id);
-    Ok(Mig::Supported { current, pending, profiles, instances: Vec::new() })
+    let instances = match current {
+        MigMode::Enabled => {
+            let kinds: Vec<_> = profiles.iter().map(Kind::from).collect();
+            instances::read(nvml, device, &kinds)?
+        }
+        MigMode::Disabled => Vec::new(),
+    };
+    Ok(Mig::Supported { current, pending, profiles, instances })
+}
+
+/// What there can be GPU instances of, without asking more than that.
+pub(crate) fn kinds(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<Kind>, CallError> {
+    let mut kinds = Vec::new();
+    for index in 0..PROFILE_COUNT {
+        let info = if_there(raw::profile_info(nvml, device, index))?;
+        kinds.extend(info.map(|info| Kind {
+            id: info.id,
+            slices: info.sliceCount,
+            max: info.instanceCount,
+        }));
+    }
+    Ok(kinds)
 }
 
 /// `nvmlDeviceGetMigMode`: current and pending, None if the GPU has no such thing.
@@ -65,7 +88,7 @@ fn profile(
 
 /// Like [`if_known`], and INVALID_ARGUMENT says that there is no such profile: so drivers
 /// answer for enum values newer than themselves.
-fn if_there<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(crate) fn if_there<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Err(error) if error.code == Code::INVALID_ARGUMENT => Ok(None),
         answer => if_known(answer),

@@ -1,6 +1,7 @@
-//! The NVML calls that the wrapper lacks, gets wrong, or narrows to its own enums. All
-//! `unsafe` on devices is here: symbols are looked up and called by the prototypes of the
-//! bindings, never by the bindings' methods, which panic when a library lacks the symbol.
+//! The NVML calls that the wrapper lacks, gets wrong, or narrows to its own enums, but for
+//! those on MIG instances (`raw_mig`). All other `unsafe` on devices is here: symbols are
+//! looked up and called by the prototypes of the bindings, never by the bindings' methods,
+//! which panic when a library lacks the symbol.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -16,7 +17,7 @@ type Getter<T> =
     Result<unsafe extern "C" fn(sys::nvmlDevice_t, *mut T) -> sys::nvmlReturn_t, libloading::Error>;
 
 /// Calls a getter. `value` is what the library finds, for structures with a version word.
-fn get<T>(
+pub(crate) fn get<T>(
     call: &'static str,
     symbol: &Getter<T>,
     device: &Device<'_>,
@@ -55,6 +56,17 @@ pub(crate) fn virtualization_mode(nvml: &Nvml, device: &Device<'_>) -> Result<u3
 /// `nvmlDeviceGetComputeMode`, as a number.
 pub(crate) fn compute_mode(nvml: &Nvml, device: &Device<'_>) -> Result<u32, CallError> {
     get("nvmlDeviceGetComputeMode", &nvml.lib().nvmlDeviceGetComputeMode, device, 0)
+}
+
+/// `nvmlDeviceGetNvLinkState` of one link: 0 inactive, 1 active.
+pub(crate) fn nvlink_state(nvml: &Nvml, device: &Device<'_>, link: u32) -> Result<u64, CallError> {
+    const CALL: &str = "nvmlDeviceGetNvLinkState";
+    let symbol = nvml.lib().nvmlDeviceGetNvLinkState.as_ref();
+    let function = symbol.map_err(|_| CallError::missing(CALL))?;
+    let mut state = 0;
+    // SAFETY: prototype from the bindings, handle from the same library, `state` is live.
+    CallError::check(CALL, unsafe { function(device.handle(), link, &raw mut state) })?;
+    Ok(state.into())
 }
 
 /// `nvmlDeviceGetModuleId`.

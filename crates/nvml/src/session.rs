@@ -1,7 +1,9 @@
 //! One initialised NVML over one library file. While a session lives the driver module is in
 //! use, so none is kept where there is nothing to drive: opening fails on a node without GPUs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_dra_model::{GpuUuid, Inventory};
 use libloading::Library;
@@ -11,14 +13,17 @@ use nvml_wrapper::{Device, Nvml};
 use crate::code::{CallError, Code};
 use crate::error::{GpuError, OpenError};
 use crate::fingerprint::{self, Fingerprint};
+use crate::instances::Kind;
 use crate::trees::Trees;
-use crate::{diagnose, elf, probe};
+use crate::{diagnose, elf, mig, probe};
 
 /// An initialised NVML. Dropping it shuts NVML down and lets the driver module go.
 #[derive(Debug)]
 pub struct Session {
     nvml: Nvml,
     trees: Trees,
+    /// GPU instance profiles of the GPUs that were asked for them: fixed while a driver runs.
+    kinds: Mutex<BTreeMap<GpuUuid, Arc<[Kind]>>>,
 }
 
 impl Session {
@@ -40,7 +45,7 @@ impl Session {
                     diagnose::failed_init(CallError::wrap("nvmlInit_v2")(error), library, trees)
                 }
             })?;
-        let session = Self { nvml, trees: trees.clone() };
+        let session = Self { nvml, trees: trees.clone(), kinds: Mutex::default() };
         if session.device_count()? == 0 {
             return Err(diagnose::no_gpus(trees));
         }
@@ -60,7 +65,7 @@ impl Session {
     /// # Errors
     /// When NVML as a whole fails.
     pub fn fingerprint(&self) -> Result<Fingerprint, OpenError> {
-        fingerprint::fingerprint(&self.nvml).map_err(OpenError::Call)
+        fingerprint::fingerprint(self).map_err(OpenError::Call)
     }
 
     /// `nvmlDeviceGetCount_v2`: GPUs of the driver, also those that don't answer.
@@ -74,6 +79,22 @@ impl Session {
 
     pub(crate) fn nvml(&self) -> &Nvml {
         &self.nvml
+    }
+
+    /// What there can be GPU instances of on this GPU.
+    pub(crate) fn kinds(
+        &self,
+        uuid: &GpuUuid,
+        device: &Device<'_>,
+    ) -> Result<Arc<[Kind]>, CallError> {
+        // Only whole entries are ever put in, so a panic elsewhere leaves it good.
+        let known = || self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kinds) = known().get(uuid) {
+            return Ok(Arc::clone(kinds));
+        }
+        let kinds: Arc<[Kind]> = mig::kinds(&self.nvml, device)?.into();
+        known().insert(uuid.clone(), Arc::clone(&kinds));
+        Ok(kinds)
     }
 
     /// Looks the GPU up anew: handles go stale when a GPU is removed or its MIG mode changes.

@@ -87,6 +87,14 @@ pub struct GpuControl {
     /// is refused, as in a virtual machine.
     #[serde(skip_serializing_if = "is_default")]
     pub reset_refused: bool,
+    /// A client such as DCGM or persistenced has the GPU: a change of MIG mode stays pending
+    /// with IN_USE, as it does while `processes` are on it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mig_mode_held: bool,
+    /// A client has leaked handles: no instance can be destroyed, IN_USE, although no process
+    /// is on it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub instances_held: bool,
 }
 
 /// How a GPU is lost.

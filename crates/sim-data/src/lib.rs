@@ -63,6 +63,7 @@
 //!     "1": {"lost": "dropped"},
 //!     "2": {"ecc": {"volatileUncorrected": 3}, "remapped": {"pending": true}, "recoveryAction": 1},
 //!     "3": {"fabricState": 2, "nvlinksDown": [0, 1], "memoryUsedMib": 1024},
+//!     "4": {"migModeHeld": true, "instancesHeld": true},
 //!     "*": {"resetRefused": true, "processes": [{"pid": 4711, "memoryMib": 500}]}
 //!   }
 //! }

@@ -1,7 +1,9 @@
 //! Which GPU and compute instances may be created beside those that exist, and where.
 //!
 //! Values in, values out. The limits are the recorded tables': placements must not overlap,
-//! a profile has a greatest count, and engines can't be handed out twice.
+//! a profile has a greatest count, and memory, multiprocessors and engines can't be handed
+//! out twice. Nothing here knows how anybody else counts: these rules are what such counting
+//! is checked against.
 
 use crate::mig_table::{GiProfile, MigTable, Placement};
 
@@ -23,9 +25,43 @@ pub enum Refusal {
     /// The profile can never lie there.
     #[error("the profile can't be placed there")]
     ImpossiblePlacement,
-    /// Others are in the way, or the engines are used up.
-    #[error("the place or the engines are taken")]
+    /// Others are in the way, or have what it needs.
+    #[error("the place is taken, or memory, multiprocessors or engines are used up")]
     NoRoom,
+}
+
+/// Whether the hardware creates a GPU instance of that profile at that place beside those
+/// that exist. Profiles and places that the GPU doesn't have are refused.
+///
+/// This is the judge for property tests of other crates: walk through what can be created
+/// beside what was created before, and compare each answer with their own.
+///
+/// ```
+/// use gpu_dra_sim_data::NodeType;
+/// use gpu_dra_sim_data::mig_rules::{Occupied, accepts};
+///
+/// for node_type in NodeType::all().values() {
+///     let Some(table) = &node_type.mig else { continue };
+///     let mut taken = Vec::new();
+///     // In place of this order: every order, or a random one.
+///     for (id, profile) in &table.profiles {
+///         for placement in profile.placements() {
+///             if accepts(table, &taken, *id, placement) {
+///                 taken.push(Occupied { profile: *id, placement });
+///             }
+///         }
+///     }
+///     assert!(!taken.is_empty());
+/// }
+/// ```
+#[must_use]
+pub fn accepts(
+    table: &MigTable,
+    taken: &[Occupied],
+    profile_id: u32,
+    placement: Placement,
+) -> bool {
+    place(table, taken, profile_id, Some(placement)).is_ok()
 }
 
 /// Where a new GPU instance goes: at `wanted`, or where it hurts least.
@@ -113,11 +149,11 @@ fn fits(
     if u32::try_from(same).is_ok_and(|same| same >= profile.max) {
         return false;
     }
-    let Some(whole) = table.engines() else { return true };
+    let Some(whole) = table.resources() else { return false };
     taken
         .iter()
         .filter_map(|other| table.profiles.get(&other.profile))
-        .fold(profile.engines(), |sum, other| sum.plus(other.engines()))
+        .fold(profile.resources(), |sum, other| sum.plus(other.resources()))
         .fits_in(whole)
 }
 
@@ -155,53 +191,141 @@ mod tests {
         Ok(made)
     }
 
+    /// Node type, profile ids in the order of creation, instance ids and starts.
+    type Transcript = (&'static str, &'static [u32], &'static [(u32, u32)]);
+
     #[test]
-    fn the_recorded_transcripts_of_an_a100_come_out() {
-        let a100 = table("a100-80");
-        assert_eq!(create(&a100, &[9]), Ok(vec![(1, 4)]), "3g goes to 4:4");
-        assert_eq!(create(&a100, &[9, 5]), Ok(vec![(1, 4), (2, 0)]), "then 4g to 0:4");
-        assert_eq!(create(&a100, &[9, 14, 19, 19]).unwrap()[1..3], [(3, 0), (9, 2)]);
-        let mut two = create(&a100, &[14, 14]).unwrap();
-        two.sort_unstable();
-        assert_eq!(two, [(3, 0), (5, 4)]);
+    fn the_recorded_transcripts_come_out() {
+        let recorded: &[Transcript] = &[
+            // A100-80: 3g goes to the upper half, 4g can only go to the lower.
+            ("a100-80", &[9], &[(1, 4)]),
+            ("a100-80", &[5], &[(2, 0)]),
+            ("a100-80", &[9, 5], &[(1, 4), (2, 0)]),
+            // 3-2-1-1: the 1g beside 2g is 2:1.
+            ("a100-80", &[9, 14, 19], &[(1, 4), (3, 0), (9, 2)]),
+            ("a100-80", &[9, 14, 19, 19], &[(1, 4), (3, 0), (9, 2), (10, 3)]),
+            ("a100-80", &[0], &[(0, 0)]),
+            ("h100-80", &[0], &[(0, 0)]),
+            ("h100-80", &[9, 9], &[(1, 4), (2, 0)]),
+            ("a30", &[0], &[(0, 0)]),
+        ];
+        for (name, profiles, made) in recorded {
+            assert_eq!(create(&table(name), profiles), Ok(made.to_vec()), "{name} {profiles:?}");
+        }
+    }
+
+    /// Of these boards it's known which ids were handed out, but not in which order.
+    #[test]
+    fn the_recorded_sets_of_ids_come_out() {
+        for (name, profiles, ids) in [
+            ("a100-80", &[14, 14][..], &[3, 5][..]),
+            ("h100-80", &[19; 7], &[7, 8, 9, 10, 11, 12, 13]),
+            ("h100-80", &[14, 14, 14, 19], &[3, 4, 5, 13]),
+            ("a30", &[14; 4], &[3, 4, 5, 6]),
+            ("rtx-pro-6000", &[14; 4], &[3, 4, 5, 6]),
+            ("rtx-pro-6000", &[5, 5], &[1, 2]),
+        ] {
+            let made = create(&table(name), profiles).unwrap();
+            let mut made: Vec<_> = made.into_iter().map(|(id, _)| id).collect();
+            made.sort_unstable();
+            assert_eq!(made, ids, "{name} {profiles:?}");
+        }
     }
 
     #[test]
-    fn small_ones_first_leave_no_room_for_3g() {
-        let a100 = table("a100-80");
-        assert!(create(&a100, &[9, 14, 19, 19]).is_ok());
-        assert_eq!(create(&a100, &[19, 19, 14, 9]), Err(Refusal::NoRoom));
-    }
-
-    #[test]
-    fn the_recorded_ids_of_an_h100_come_out() {
-        let h100 = table("h100-80");
-        let mut ids: Vec<_> =
-            create(&h100, &[19; 7]).unwrap().into_iter().map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        assert_eq!(ids, [7, 8, 9, 10, 11, 12, 13]);
-        assert_eq!(create(&h100, &[19; 8]), Err(Refusal::NoRoom));
-        let mut ids: Vec<_> =
-            create(&h100, &[14, 14, 14, 19]).unwrap().into_iter().map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        assert_eq!(ids, [3, 4, 5, 13]);
-    }
-
-    #[test]
-    fn an_engine_is_handed_out_once() {
-        let rtx = table("rtx-pro-6000");
-        assert_eq!(create(&rtx, &[65, 14]), Err(Refusal::NoRoom), "+me.all takes all of them");
-        assert!(create(&rtx, &[65, 67, 67, 67]).is_ok(), "-me needs none");
-        assert_eq!(create(&table("a100-40"), &[20, 20]), Err(Refusal::NoRoom));
+    fn what_a_gpu_holds_and_what_is_one_too_many() {
+        let fits = |name: &str, profiles: &[u32]| match create(&table(name), profiles) {
+            Ok(_) => true,
+            Err(Refusal::NoRoom) => false,
+            Err(other) => panic!("{name} {profiles:?}: {other}"),
+        };
+        for (name, most, over) in [
+            ("a100-40", &[19; 7][..], 19),
+            ("h100-80", &[15; 4], 19),
+            ("h100-80", &[14; 3], 14),
+            ("h100-80", &[9; 2], 19),
+            ("h100-80", &[5], 5),
+            ("h100-80", &[0], 19),
+            // Small ones first leave no room for 3g.
+            ("a100-80", &[19, 19, 14], 9),
+            // One +me: there is one set of media engines.
+            ("a100-40", &[20], 20),
+            ("h100-80", &[20, 19, 19, 19, 19, 19, 19], 19),
+            ("a30", &[21], 21),
+            ("a30", &[21], 6),
+            // +me.all takes every media engine and leaves the -me kinds.
+            ("rtx-pro-6000", &[65], 14),
+            ("rtx-pro-6000", &[65], 47),
+            ("rtx-pro-6000", &[65], 5),
+            ("rtx-pro-6000", &[64], 65),
+            ("rtx-pro-6000", &[64], 35),
+            ("rtx-pro-6000", &[65, 67, 67, 67], 67),
+            ("rtx-pro-6000", &[65, 66], 14),
+            ("rtx-pro-6000", &[66, 64], 67),
+            ("rtx-pro-6000", &[21, 14, 14, 14], 67),
+            ("rtx-pro-6000", &[14, 47, 67, 21], 14),
+        ] {
+            assert!(fits(name, most), "{name} {most:?}");
+            let more: Vec<_> = most.iter().copied().chain([over]).collect();
+            assert!(!fits(name, &more), "{name} {more:?}");
+        }
     }
 
     #[test]
     fn the_count_of_every_profile_is_what_an_empty_gpu_holds() {
         for (name, node_type) in NodeType::all() {
             let Some(table) = &node_type.mig else { continue };
+            assert!(table.resources().is_some(), "{name} needs a profile of the whole GPU");
             for (id, profile) in &table.profiles {
                 assert_eq!(remaining(table, &[], *id), profile.max, "{name} {}", profile.name);
             }
+        }
+    }
+
+    /// Visits every set of instances that can exist on a GPU, once.
+    fn all_sets(table: &MigTable, mut visit: impl FnMut(&[Occupied])) {
+        let candidates: Vec<_> = table
+            .profiles
+            .iter()
+            .flat_map(|(id, profile)| {
+                profile.placements().map(|placement| Occupied { profile: *id, placement })
+            })
+            .collect();
+        let mut open = vec![(Vec::new(), 0)];
+        while let Some((taken, from)) = open.pop() {
+            visit(&taken);
+            for (at, next) in candidates.iter().enumerate().skip(from) {
+                if accepts(table, &taken, next.profile, next.placement) {
+                    let mut more = taken.clone();
+                    more.push(*next);
+                    open.push((more, at + 1));
+                }
+            }
+        }
+    }
+
+    /// What NVML calls instanceCount limits nothing that room and resources don't limit too.
+    #[test]
+    fn the_greatest_count_follows_from_the_rest() {
+        for (name, node_type) in NodeType::all() {
+            let Some(table) = &node_type.mig else { continue };
+            let mut uncounted = table.clone();
+            uncounted.profiles.values_mut().for_each(|profile| profile.max = u32::MAX);
+            let mut sets = 0;
+            all_sets(table, |taken| {
+                sets += 1;
+                for (id, profile) in &table.profiles {
+                    for placement in profile.placements() {
+                        assert_eq!(
+                            accepts(table, taken, *id, placement),
+                            accepts(&uncounted, taken, *id, placement),
+                            "{name}: {} at {placement} beside {taken:?}",
+                            profile.name
+                        );
+                    }
+                }
+            });
+            assert!(sets > 50, "{name}: {sets} sets");
         }
     }
 
@@ -214,6 +338,34 @@ mod tests {
         let taken = [Occupied { profile: 9, placement: Placement { start: 0, size: 4 } }];
         assert_eq!(place(&h100, &taken, 9, at(0, 4)), Err(Refusal::NoRoom));
         assert_eq!(place(&h100, &taken, 9, at(4, 4)), Ok(Placement { start: 4, size: 4 }));
+        assert!(!accepts(&h100, &taken, 5, Placement { start: 4, size: 4 }), "4g lies low");
+        assert!(!accepts(&h100, &[], 99, Placement { start: 0, size: 8 }));
+    }
+
+    #[test]
+    fn each_resource_is_handed_out_once() {
+        let takes_all: [fn(&mut GiProfile); 7] = [
+            |p| p.memory_mib = 80_000,
+            |p| p.multiprocessors = 132,
+            |p| p.copy_engines = 8,
+            |p| p.decoders = 7,
+            |p| p.encoders = 3,
+            |p| p.jpeg_engines = 7,
+            |p| p.ofa_engines = 1,
+        ];
+        let taken = [Occupied { profile: 19, placement: Placement { start: 0, size: 1 } }];
+        let at = Placement { start: 6, size: 1 };
+        for (nth, change) in takes_all.iter().enumerate() {
+            let mut table = table("h100-80");
+            table.profiles.get_mut(&0).unwrap().encoders = 3;
+            table.profiles.get_mut(&19).unwrap().encoders = 1;
+            table.profiles.get_mut(&19).unwrap().ofa_engines = 1;
+            table.profiles.get_mut(&20).unwrap().ofa_engines = 0;
+            assert!(accepts(&table, &taken, 20, at));
+            change(table.profiles.get_mut(&20).unwrap());
+            assert!(accepts(&table, &[], 20, at), "{nth}: alone it has room");
+            assert!(!accepts(&table, &taken, 20, at), "{nth}");
+        }
     }
 
     #[test]

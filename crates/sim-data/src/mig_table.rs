@@ -86,11 +86,12 @@ impl fmt::Display for Placement {
     }
 }
 
-/// The countable engines of a GPU or a profile, in NVML's order.
+/// What a GPU can hand out once, and how much of it a profile takes: memory in MiB,
+/// multiprocessors, and the engines in NVML's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Engines([u32; 5]);
+pub(crate) struct Resources([u64; 7]);
 
-impl Engines {
+impl Resources {
     pub(crate) fn plus(self, other: Self) -> Self {
         let mut sum = self.0;
         for (have, add) in sum.iter_mut().zip(other.0) {
@@ -110,13 +111,15 @@ impl GiProfile {
         self.starts.iter().map(|start| Placement { start: *start, size: self.size })
     }
 
-    pub(crate) fn engines(&self) -> Engines {
-        Engines([
-            self.copy_engines,
-            self.decoders,
-            self.encoders,
-            self.jpeg_engines,
-            self.ofa_engines,
+    pub(crate) fn resources(&self) -> Resources {
+        Resources([
+            self.memory_mib,
+            self.multiprocessors.into(),
+            self.copy_engines.into(),
+            self.decoders.into(),
+            self.encoders.into(),
+            self.jpeg_engines.into(),
+            self.ofa_engines.into(),
         ])
     }
 
@@ -189,9 +192,10 @@ impl MigTable {
             .map(|(id, profile)| (*id, profile))
     }
 
-    /// The engines of the GPU, which are those of the profile that takes all of it.
-    pub(crate) fn engines(&self) -> Option<Engines> {
-        self.profiles.get(&0).map(GiProfile::engines)
+    /// What the GPU has to hand out, which is what the profile that takes all of it gets.
+    pub(crate) fn resources(&self) -> Option<Resources> {
+        let whole = self.profiles.values().find(|profile| profile.size == self.slices);
+        whole.map(GiProfile::resources)
     }
 
     fn slice_multiprocessors(&self) -> u32 {

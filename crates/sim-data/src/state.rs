@@ -34,6 +34,8 @@ pub struct GpuState {
     pub time_slice: u32,
     /// Counts changes of the MIG configuration; event sets tell them apart by it.
     pub mig_changes: u64,
+    /// Counts changes of the MIG mode: handles of the GPU from before are no good after.
+    pub mode_changes: u64,
 }
 
 /// A GPU instance.
@@ -117,8 +119,13 @@ impl HardwareState {
         for (state, gpu) in self.gpus.iter_mut().zip(&node.gpus) {
             let lasting = mig_of(gpu).is_some_and(|table| table.toggle == MigToggle::Reset);
             let mig = lasting && state.mig_pending;
-            let mig_changes = state.mig_changes + 1;
-            *state = GpuState { mig, mig_pending: mig, mig_changes, ..GpuState::default() };
+            *state = GpuState {
+                mig,
+                mig_pending: mig,
+                mig_changes: state.mig_changes + 1,
+                mode_changes: state.mode_changes + u64::from(mig != state.mig),
+                ..GpuState::default()
+            };
         }
     }
 }
@@ -140,16 +147,22 @@ impl GpuState {
         if table.toggle == MigToggle::Reset {
             return Activation::ResetRequired;
         }
-        self.mig = on;
+        self.switch();
         self.mig_changes += 1;
         Activation::Done
     }
 
     /// A reset of this GPU: the pending mode comes into force, instances are gone.
     pub fn reset(&mut self) {
-        self.mig = self.mig_pending;
+        self.switch();
         self.instances.clear();
         self.mig_changes += 1;
+    }
+
+    /// The pending mode comes into force.
+    fn switch(&mut self) {
+        self.mode_changes += u64::from(self.mig != self.mig_pending);
+        self.mig = self.mig_pending;
     }
 
     /// The instances as the placement rules see them.

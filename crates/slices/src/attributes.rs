@@ -19,6 +19,9 @@ pub(crate) const MAX_VALUE_BYTES: usize = 64;
 /// Most attributes and capacities of one device together (`Device.attributes`).
 pub(crate) const MAX_KEYS: usize = 32;
 
+/// Whether the GPU has partitions beside it, which the layout decides and not the GPU.
+pub(crate) const PARTITIONABLE: &str = "partitionable";
+
 /// One row of the table.
 #[derive(Debug)]
 pub struct AttributeSpec {
@@ -42,6 +45,8 @@ pub enum Unknown {
     Version(&'static str),
     /// This number.
     Int(i64),
+    /// This truth.
+    Bool(bool),
     /// The GPU's own UUID, which no other GPU has.
     OwnUuid,
 }
@@ -55,6 +60,20 @@ pub enum Kind {
     Version,
     /// `int`.
     Int,
+    /// `bool`.
+    Bool,
+}
+
+impl Kind {
+    /// As the API's field is called.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Version => "version",
+            Self::Int => "int",
+            Self::Bool => "bool",
+        }
+    }
 }
 
 enum Value {
@@ -179,6 +198,12 @@ pub const WHOLE_GPU: &[AttributeSpec] = &[
         meaning: "width of the memory bus, in bits",
         value: |gpu, _| int(gpu.memory_bus_width_bits?),
     },
+    AttributeSpec {
+        key: PARTITIONABLE,
+        unknown: Unknown::Bool(false),
+        meaning: "MIG devices are made of it on demand, so it is watched through its monitor",
+        value: |_, _| None,
+    },
 ];
 
 impl AttributeSpec {
@@ -188,6 +213,7 @@ impl AttributeSpec {
         match self.unknown {
             Unknown::LeftOut(kind) => kind,
             Unknown::Int(_) => Kind::Int,
+            Unknown::Bool(_) => Kind::Bool,
             Unknown::Version(_) => Kind::Version,
             Unknown::Text(_) | Unknown::OwnUuid => Kind::String,
         }
@@ -246,12 +272,13 @@ impl Unknown {
             Self::Text(text) => Some(string(text.to_owned())),
             Self::Version(text) => Some(semver(text.to_owned())),
             Self::Int(number) => Some(integer(number)),
+            Self::Bool(truth) => Some(boolean(truth)),
             Self::OwnUuid => Some(string(gpu.uuid.as_str().to_owned())),
         }
     }
 }
 
-fn string(value: String) -> DeviceAttribute {
+pub(crate) fn string(value: String) -> DeviceAttribute {
     DeviceAttribute { string: Some(value), ..DeviceAttribute::default() }
 }
 
@@ -259,12 +286,16 @@ fn semver(value: String) -> DeviceAttribute {
     DeviceAttribute { version: Some(value), ..DeviceAttribute::default() }
 }
 
-fn integer(value: i64) -> DeviceAttribute {
+pub(crate) fn integer(value: i64) -> DeviceAttribute {
     DeviceAttribute { int: Some(value), ..DeviceAttribute::default() }
 }
 
+pub(crate) fn boolean(value: bool) -> DeviceAttribute {
+    DeviceAttribute { bool: Some(value), ..DeviceAttribute::default() }
+}
+
 /// The longest start of the text that fits, cut between characters.
-fn cut(text: &str, bytes: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }
@@ -309,6 +340,17 @@ pub(crate) fn drop_excess(devices: &mut [Device], order: &[&str], notes: &mut Ve
     }
 }
 
+/// The type of an attribute of whole GPUs; a string where there is none of this key.
+pub(crate) fn kind_of(key: &str) -> Kind {
+    WHOLE_GPU.iter().find(|spec| spec.key == key).map_or(Kind::String, AttributeSpec::kind)
+}
+
+/// The table of MIG devices as Markdown, for the documentation.
+#[must_use]
+pub fn mig_markdown() -> String {
+    crate::mig::attributes::markdown()
+}
+
 /// The table as Markdown, for the documentation.
 #[must_use]
 pub fn markdown() -> String {
@@ -318,13 +360,10 @@ pub fn markdown() -> String {
             Unknown::LeftOut(_) => "left out".to_owned(),
             Unknown::Text(value) | Unknown::Version(value) => format!("`{value}`"),
             Unknown::Int(number) => format!("`{number}`"),
+            Unknown::Bool(truth) => format!("`{truth}`"),
             Unknown::OwnUuid => "the GPU's own UUID".to_owned(),
         };
-        let kind = match spec.kind() {
-            Kind::String => "string",
-            Kind::Version => "version",
-            Kind::Int => "int",
-        };
+        let kind = spec.kind().as_str();
         let (key, meaning) = (spec.key, spec.meaning);
         text.push_str(&format!("| `{key}` | {kind} | {meaning} | {unknown} |\n"));
     }

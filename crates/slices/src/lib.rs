@@ -2,16 +2,17 @@
 //! API writes.
 //!
 //! The way through: [`Names::assign`] gives each GPU its name, [`build`] makes the
-//! [`DesiredPool`], [`plan_writes`] compares it with what the API server has, and
-//! [`dropped_fields`] compares what it stored with what it was sent. This crate never
-//! talks to the API server, never reads a clock or a file, and never lets a slice out
-//! that the server would refuse ([`validate`]).
+//! [`DesiredPool`] and says what its devices are, [`plan_writes`] compares it with what the
+//! API server has, and [`dropped_fields`] compares what it stored with what it was sent.
+//! This crate never talks to the API server, never reads a clock or a file, and never lets a
+//! slice out that the server would refuse ([`validate`]).
 
 #![forbid(unsafe_code)]
 
 pub mod attributes;
 mod build;
 mod echo;
+mod mig;
 mod names;
 mod note;
 mod plan;
@@ -19,10 +20,10 @@ mod pool;
 mod slice_name;
 mod validate;
 
-pub use build::{Policy, build};
+pub use build::{Built, MigPolicy, OwnInstance, Policy, build};
 pub use echo::{FieldPath, dropped_fields, same_meaning};
 pub use names::{Names, NamesError};
-pub use note::{LeftOut, Note};
+pub use note::{InstanceLeftOut, LeftOut, Note};
 pub use plan::{Owner, PoolRef, Write, plan_writes};
 pub use pool::{DesiredPool, Feature, SliceContent};
 pub use slice_name::{generate_name, index_of};

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use gpu_dra_model::{DeviceName, GpuUuid};
+use gpu_dra_model::inventory::MigMode;
+use gpu_dra_model::{DeviceName, GpuInstanceId, GpuUuid, PciBusId};
 
 use crate::pool::Feature;
 
@@ -40,6 +41,31 @@ pub enum Note {
         /// Why.
         why: LeftOut,
     },
+    /// The MIG mode of a GPU is to change, but only a reset makes it so.
+    ResetDue {
+        /// The GPU.
+        gpu: DeviceName,
+        /// Its address, as `nvidia-smi -i` takes it.
+        address: PciBusId,
+        /// The mode after the reset.
+        pending: MigMode,
+    },
+    /// A GPU instance that others made is not in the pool.
+    InstanceLeftOut {
+        /// The GPU.
+        gpu: DeviceName,
+        /// The GPU instance.
+        instance: GpuInstanceId,
+        /// Why.
+        why: InstanceLeftOut,
+    },
+    /// A GPU instance that no claim made is in the way of devices.
+    ForeignInstance {
+        /// The GPU.
+        gpu: DeviceName,
+        /// The GPU instance.
+        instance: GpuInstanceId,
+    },
     /// The API server doesn't keep a field that these devices can't do without.
     Degraded {
         /// What the server lacks.
@@ -58,12 +84,23 @@ pub enum LeftOut {
     Lost,
     /// MIG mode is on: only its instances run CUDA.
     MigEnabled,
+    /// MIG mode is on, the policy is static, and nobody made an instance.
+    NoInstances,
     /// The policy says so.
     Excluded,
     /// A second GPU answered with the same UUID.
     SameUuid(GpuUuid),
     /// [`Names::assign`](crate::Names::assign) has not seen it.
     Unnamed,
+}
+
+/// Why a GPU instance is not in the pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceLeftOut {
+    /// CUDA runs on compute instances, and it has none.
+    NoComputeInstance,
+    /// The driver's table has no profile with this id.
+    UnknownProfile(u32),
 }
 
 impl fmt::Display for Note {
@@ -83,6 +120,28 @@ impl fmt::Display for Note {
             }
             Self::GpuLeftOut { gpu, name: None, why } => {
                 write!(f, "GPU {gpu} is not published ({why})")
+            }
+            Self::ResetDue { gpu, address, pending } => {
+                let (to, back) = match pending {
+                    MigMode::Enabled => ("on", 0),
+                    MigMode::Disabled => ("off", 1),
+                };
+                write!(
+                    f,
+                    "MIG mode of {gpu} turns {to} at the next reset: drain it and run nvidia-smi \
+                     --gpu-reset -i {address}, or take it back with nvidia-smi -mig {back} -i \
+                     {address}"
+                )
+            }
+            Self::InstanceLeftOut { gpu, instance, why } => {
+                write!(f, "GPU instance {instance} of {gpu} is not published: {why}")
+            }
+            Self::ForeignInstance { gpu, instance } => {
+                write!(
+                    f,
+                    "GPU instance {instance} of {gpu} was made by no claim, so what overlaps it is \
+                     tainted; destroy it, or set the GPU's MIG policy to static"
+                )
             }
             Self::Degraded { feature, devices } if devices.is_empty() => {
                 write!(f, "the API server drops {feature}; devices are published without it")
@@ -105,9 +164,23 @@ impl fmt::Display for LeftOut {
             Self::Broken(reason) => write!(f, "did not answer: {reason}"),
             Self::Lost => f.write_str("lost from the bus; reset it or reboot the node"),
             Self::MigEnabled => f.write_str("MIG mode is on; turn it off to offer the whole GPU"),
+            Self::NoInstances => f.write_str(
+                "MIG mode is on and it has no instance; make some, or let the policy be dynamic",
+            ),
             Self::Excluded => f.write_str("excluded by policy"),
             Self::SameUuid(uuid) => write!(f, "another GPU has its UUID {uuid}"),
             Self::Unnamed => f.write_str("it has no name yet"),
+        }
+    }
+}
+
+impl fmt::Display for InstanceLeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoComputeInstance => {
+                f.write_str("it has no compute instance; make one with nvidia-smi mig -cci")
+            }
+            Self::UnknownProfile(id) => write!(f, "the driver lists no profile {id}"),
         }
     }
 }

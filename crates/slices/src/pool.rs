@@ -118,9 +118,10 @@ impl DesiredPool {
 
     /// What can be published safely on a server that drops the fields of this feature.
     ///
-    /// Without counters: of all devices that consume from one set, the first alone. Without
-    /// taints: no device that a taint keeps from being used. Without multiple allocations:
-    /// every device is for one claim. A [`Note::Degraded`] names what is missing.
+    /// Without counters: of the devices that consume from one set the first, and that only if
+    /// it is no partition, so a whole GPU or nothing. Without taints: no device that a taint
+    /// keeps from being used. Without multiple allocations: every device is for one claim. A
+    /// [`Note::Degraded`] names what is missing.
     #[must_use]
     pub fn without(&self, feature: Feature) -> Self {
         let mut left_out = Vec::new();
@@ -130,18 +131,15 @@ impl DesiredPool {
             let mut device = device.clone();
             let safe = match feature {
                 Feature::SharedCounters => {
-                    let sets: Vec<_> = device
-                        .consumes_counters
-                        .take()
-                        .into_iter()
-                        .flatten()
-                        .map(|consumed| consumed.counter_set)
-                        .collect();
-                    let free = sets.iter().all(|set| !used_sets.contains(set));
-                    if free {
+                    let consumed = device.consumes_counters.take().unwrap_or_default();
+                    let sets: Vec<_> =
+                        consumed.into_iter().map(|consumed| consumed.counter_set).collect();
+                    let alone = sets.iter().all(|set| !used_sets.contains(set));
+                    let safe = alone && (sets.is_empty() || !is_mig(&device));
+                    if safe {
                         used_sets.extend(sets);
                     }
-                    free
+                    safe
                 }
                 Feature::Taints => {
                     let taints = device.taints.take().unwrap_or_default();
@@ -171,4 +169,9 @@ impl DesiredPool {
         notes.push(Note::Degraded { feature, devices: left_out });
         Self::new(devices, counter_sets, notes)
     }
+}
+
+fn is_mig(device: &Device) -> bool {
+    let kind = device.attributes.as_ref().and_then(|attributes| attributes.get("type"));
+    kind.and_then(|kind| kind.string.as_deref()) == Some("mig")
 }

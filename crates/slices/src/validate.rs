@@ -15,7 +15,7 @@ use crate::attributes::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::pool::{COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, DesiredPool};
 
 const MAX_DEVICES: usize = 128;
-const MAX_COUNTERS: usize = 32;
+pub(crate) const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMED_SETS: usize = 2;
 const MAX_TAINTS: usize = 16;
 const MAX_ATTRIBUTE_VALUES: usize = 48;

@@ -49,6 +49,35 @@ pub(super) struct Place {
     pub(super) alternative: usize,
 }
 
+/// A choice that the search may come back to.
+pub(super) enum Frame {
+    /// The last request of a claim; what follows is another claim's.
+    Claim,
+    /// An alternative of a request; whether all before it would have made the claim too large.
+    Alternative { place: Place, all_too_many: bool },
+    /// A device that was given.
+    Device { place: Place, index: usize, candidate: usize, undo: Undo },
+}
+
+/// What the search does next.
+pub(super) enum Step {
+    /// Begin with a request.
+    Request { claim: usize, request: usize },
+    /// Find the `index`th device of a request, from candidate `from` on.
+    Device { place: Place, index: usize, from: usize },
+    /// Go back to the last choice.
+    Back(End),
+}
+
+/// How a branch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Solved,
+    Nothing,
+    /// A claim would hold too many devices: fewer in an earlier alternative may help.
+    TooMany,
+}
+
 /// What giving a device changed.
 pub(super) struct Undo {
     pub(super) counters: bool,

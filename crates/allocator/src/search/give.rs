@@ -2,9 +2,10 @@
 //! in the scheduler's order, each step undone in reverse when a later one fails.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::{Given, Place, Search, Undo};
-use crate::counters::Account;
+use crate::counters::Available;
 use crate::reason::{AllocateError, Fit, Reason};
 use crate::request::Mode;
 use crate::taints;
@@ -65,7 +66,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
 
     fn try_give(&mut self, place: Place, candidate: usize, undo: &mut Undo) -> Fit {
         self.is_free(place, candidate)?;
-        let Self { pools, claims, allocator, accounts, .. } = self;
+        let Self { pools, claims, allocator, counters, .. } = self;
         let (Some(found), Some(claim)) =
             (pools.candidates.get(candidate), claims.get_mut(place.claim))
         else {
@@ -77,23 +78,21 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         };
         // The first share of a device has taken its counters for all of them.
         let counted = found.is_shareable()
-            && (undo.shared_before || allocator.allocated.is_shared(&found.id));
+            && (undo.shared_before || allocator.allocated.is_consumed(&found.id));
         if !counted
             && !found.consumes.is_empty()
             && let Some(pool) = pools.pools.get(found.pool)
         {
-            let account = accounts
-                .entry(found.pool)
-                .or_insert_with(|| Account::open(pool, &allocator.allocated));
-            account.take(&found.consumes)?;
+            let allocated = &allocator.allocated;
+            let available = allocator
+                .available
+                .entry(pool.name)
+                .or_insert_with(|| Rc::new(Available::of(pool, allocated)));
+            counters.entry(pool.name).or_default().take(&found.consumes, available)?;
             undo.counters = true;
         }
-        if let Some(taint) = taints::preventing(found.device, request.tolerations) {
-            return Err(Box::new(Reason::Taint {
-                key: taint.key.clone(),
-                value: taint.value.clone().unwrap_or_default(),
-                effect: taint.effect.clone(),
-            }));
+        if let Some(taint) = taints::preventing(found.device, request.tolerations).next() {
+            return Err(Box::new(taints::reason(taint)));
         }
         let to = request.for_constraints();
         for constraint in &mut claim.constraints {
@@ -128,6 +127,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             let sums = self.consumed.entry(candidate).or_default();
             for (name, quantity) in share {
                 let sum = sums.entry(name.clone()).or_insert(gpu_dra_model::Quantity::ZERO);
+                // Fits: the check before has added the same.
                 *sum = sum.add(quantity).unwrap_or(*sum);
             }
         }
@@ -178,9 +178,10 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             }
         }
         if undo.counters
-            && let Some(account) = self.accounts.get_mut(&found.pool)
+            && let Some(pool) = self.pools.pools.get(found.pool)
+            && let Some(taken) = self.counters.get_mut(pool.name)
         {
-            account.give_back(&found.consumes);
+            taken.give_back(&found.consumes);
         }
     }
 }

@@ -109,7 +109,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         claim: &str,
         request: &str,
     ) -> Result<Vec<usize>, AllocateError> {
-        if let Some(problem) = self.pools.pools.iter().find_map(|pool| pool.problem.clone()) {
+        if let Some(problem) = self.pools.problems().next().cloned() {
             return Err(AllocateError::AllUnknown {
                 claim: claim.to_owned(),
                 request: request.to_owned(),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod cases;
+mod hostile;
 mod recorded;
 mod rules;
 mod world;

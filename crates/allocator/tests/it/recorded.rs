@@ -1,7 +1,8 @@
 //! Random small clusters with the verdict of Kubernetes' own allocator on each node, recorded
 //! from k8s.io/dynamic-resource-allocation 0.36.3 at default gates: the same verdict, and the
 //! same devices, configs and node selector. Pools, generations, counters, shares, taints,
-//! constraints, alternatives and `All` all occur.
+//! constraints, alternatives and `All` all occur; the last hundred are about counters: shares
+//! that consume no capacity, pools of two drivers with one name, overdrawn sets.
 
 use gpu_dra_allocator::{Allocated, Allocator, Outcome, PoolProblem, Refusal};
 use k8s_openapi::api::core::v1::Node;
@@ -61,5 +62,5 @@ fn verdicts_and_picks_agree() {
             assert_eq!(got, *want, "world {number}, node {:?}: {outcome:?}", node.metadata.name);
         }
     }
-    assert!(attempts >= 150 && allocated >= 50, "{attempts} attempts, {allocated} allocated");
+    assert!(attempts >= 300 && allocated >= 75, "{attempts} attempts, {allocated} allocated");
 }

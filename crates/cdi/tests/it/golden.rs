@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
-use gpu_dra_cdi::{Spec, claim_spec};
+use gpu_dra_cdi::Spec;
 
-use crate::support::{claim, claim_with_letter, common, driver, gpu};
+use crate::support::{claim, claim_spec, claim_with_letter, common, driver, gpu};
 
-fn check(name: &str, spec: &Spec) {
+fn check(name: &str, spec: &Spec<'_>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let bytes = spec.to_bytes().unwrap();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

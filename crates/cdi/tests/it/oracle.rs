@@ -6,14 +6,14 @@ use container_device_interface::schema::validate_builtin;
 use container_device_interface::spec::parse_spec;
 use container_device_interface::spec_dirs::with_spec_dirs;
 use container_device_interface::version::minimum_required_version;
-use gpu_dra_cdi::{CdiVersion, Spec, claim_spec, device_id, file_name};
+use gpu_dra_cdi::{CdiVersion, Spec, device_id, file_name};
 use gpu_dra_model::ids::{ClaimUid, DeviceName, DriverName};
 use oci_spec::runtime as oci;
 
-use crate::support::{claim, claim_with_letter, common, driver, gpu, mount, node};
+use crate::support::{claim, claim_spec, claim_with_letter, common, driver, gpu, mount, node};
 
 /// One spec for each version that our content can need.
-fn one_of_each_version() -> Vec<(CdiVersion, Spec)> {
+fn one_of_each_version() -> Vec<(CdiVersion, Spec<'static>)> {
     let spec = |claim: &ClaimUid, edit: fn(&mut gpu_dra_cdi::ContainerEdits)| {
         let mut device = gpu(0);
         edit(&mut device.edits);

@@ -1,16 +1,18 @@
 //! What is refused before it reaches a node, each with its own error.
 
-use gpu_dra_cdi::{CdiVersion, ContainerEdits, ShareId, Spec, SpecError, claim_spec};
+use std::borrow::Cow;
 
-use crate::support::{claim, common, driver, gpu};
+use gpu_dra_cdi::{CdiVersion, ContainerEdits, ShareId, Spec, SpecError};
 
-fn good() -> Spec {
+use crate::support::{claim, claim_spec, common, driver, gpu};
+
+fn good() -> Spec<'static> {
     claim_spec(&driver(), &claim(), &[gpu(0)], &common()).unwrap()
 }
 
 /// The error of the good spec after one change, which must also be short enough for a
 /// kubelet event.
-fn refusal(change: fn(&mut Spec)) -> SpecError {
+fn refusal(change: fn(&mut Spec<'_>)) -> SpecError {
     let mut spec = good();
     change(&mut spec);
     let error = spec.validate().unwrap_err();
@@ -47,7 +49,7 @@ fn k21_two_shares_of_one_gpu_are_two_devices() {
 fn each_rule_has_its_error() {
     assert!(matches!(refusal(|spec| spec.devices.clear()), SpecError::NoDevices { .. }));
     assert!(matches!(
-        refusal(|spec| spec.devices[0].container_edits = ContainerEdits::default()),
+        refusal(|spec| spec.devices[0].container_edits = Cow::default()),
         SpecError::EmptyDevice { .. }
     ));
     for kind in ["claim", "/claim", "k8s.x/", "8s.x/claim", "k8s.x/claim-"] {
@@ -61,11 +63,13 @@ fn each_rule_has_its_error() {
     ));
     for entry in ["NAME", "=x", ""] {
         let mut spec = good();
-        spec.container_edits.env = vec![entry.to_owned()];
+        spec.container_edits.to_mut().env = vec![entry.to_owned()];
         assert!(matches!(spec.validate(), Err(SpecError::BadEnv { .. })), "{entry}");
     }
     assert!(matches!(
-        refusal(|spec| spec.container_edits.device_nodes[0].permissions = Some("rx".to_owned())),
+        refusal(|spec| {
+            spec.container_edits.to_mut().device_nodes[0].permissions = Some("rx".to_owned());
+        }),
         SpecError::BadPermissions { .. }
     ));
     assert!(matches!(
@@ -85,7 +89,7 @@ fn relative_paths_are_refused_wherever_they_stand() {
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let mut spec = good();
-        change(&mut spec.container_edits);
+        change(spec.container_edits.to_mut());
         assert!(matches!(spec.validate(), Err(SpecError::BadPath { .. })), "change {number}");
     }
 }

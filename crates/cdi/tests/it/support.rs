@@ -1,6 +1,8 @@
 //! Claims as the tests need them: the one recorded from a cluster, and variations.
 
-use gpu_dra_cdi::{ContainerEdits, DeviceNode, DeviceType, Hook, HookName, Mount, SpecDevice};
+use gpu_dra_cdi::{
+    ContainerEdits, DeviceNode, DeviceType, Hook, HookName, Mount, Spec, SpecDevice, SpecError,
+};
 use gpu_dra_model::ids::{ClaimUid, DeviceName, DriverName};
 
 pub(crate) fn driver() -> DriverName {
@@ -13,6 +15,17 @@ pub(crate) fn claim() -> ClaimUid {
 
 pub(crate) fn claim_with_letter() -> ClaimUid {
     ClaimUid::new("af6d9d56-3531-4f8c-9006-3673aee2dc74").unwrap()
+}
+
+/// The claim's spec, kept for good.
+pub(crate) fn claim_spec(
+    driver: &DriverName,
+    claim: &ClaimUid,
+    devices: &[SpecDevice],
+    common: &ContainerEdits,
+) -> Result<Spec<'static>, SpecError> {
+    let common = Box::leak(Box::new(common.clone()));
+    gpu_dra_cdi::claim_spec(driver, claim, devices.to_vec().leak(), common)
 }
 
 pub(crate) fn node(path: &str, major: u32, minor: u32) -> DeviceNode {

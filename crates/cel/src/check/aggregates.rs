@@ -20,7 +20,7 @@ impl Checker<'_> {
             nodes.push(Element { value, optional });
         }
         let element_type = element_type.unwrap_or_else(|| self.types.fresh());
-        Ok(Node { kind: Kind::List(nodes), ty: Type::list(element_type) })
+        Ok(Node::new(Kind::List(nodes), Type::list(element_type)))
     }
 
     pub(super) fn map(&mut self, tree: &Expression, map: &MapExpr) -> Checked {
@@ -39,7 +39,7 @@ impl Checker<'_> {
         }
         let key_type = key_type.unwrap_or_else(|| self.types.fresh());
         let value_type = value_type.unwrap_or_else(|| self.types.fresh());
-        Ok(Node { kind: Kind::Map(entries), ty: Type::map(key_type, value_type) })
+        Ok(Node::new(Kind::Map(entries), Type::map(key_type, value_type)))
     }
 
     fn element_type(

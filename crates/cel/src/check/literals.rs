@@ -25,7 +25,7 @@ pub(super) fn literal(value: &LiteralValue) -> Node {
         LiteralValue::String(value) => (Literal::String(value.inner().into()), Type::String),
         LiteralValue::Bytes(value) => (Literal::Bytes(value.inner().into()), Type::Bytes),
     };
-    Node { kind: Kind::Literal(literal), ty }
+    Node::new(Kind::Literal(literal), ty)
 }
 
 /// The names that stand for types; `type(x) == string`.
@@ -83,7 +83,7 @@ pub(super) fn fold(
         | Function::Int
         | Function::String
         | Function::Uint => {
-            let whole = Node { kind: Kind::Call(function, nodes), ty: Type::Dyn };
+            let whole = Node::new(Kind::Call(function, nodes), Type::Dyn);
             if let Some(Err(error)) = constant(&whole) {
                 let reason = format!("program instantiation failed: {error}");
                 return Err(CompileError::Type { at, reason });

@@ -46,7 +46,7 @@ impl Checker<'_> {
                 }
             })
         })?;
-        Ok(Node { kind: Kind::Loop(Box::new(Loop { range, slot, purpose })), ty })
+        Ok(Node::new(Kind::Loop(Box::new(Loop { range, slot, purpose })), ty))
     }
 
     /// An expression that must be a bool.
@@ -94,7 +94,7 @@ impl Checker<'_> {
         let (slot, body) =
             self.with_variable(name, value.ty.clone(), |checker| checker.check(body))?;
         let ty = self.types.substitute(&body.ty);
-        Ok(Node { kind: Kind::Bind(Box::new(Bind { slot, value, body })), ty })
+        Ok(Node::new(Kind::Bind(Box::new(Bind { slot, value, body })), ty))
     }
 
     pub(super) fn optional_map(
@@ -129,7 +129,8 @@ impl Checker<'_> {
         } else if !self.types.assignable(&ty, &none) {
             return Err(self.expected(body, &none, &ty));
         }
-        Ok(Node { kind: Kind::OptionalMap(Box::new(Bind { slot, value, body: mapped }), wrap), ty })
+        let bind = Box::new(Bind { slot, value, body: mapped });
+        Ok(Node::new(Kind::OptionalMap(bind, wrap), ty))
     }
 }
 

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod agreement;
+mod explain;
 mod hostile;
 mod public;

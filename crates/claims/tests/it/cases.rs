@@ -43,7 +43,7 @@ fn plan(file: &str, claim: ClaimBuilder) -> Result<Record, Refusal> {
 fn intervals(record: &Record) -> Vec<Interval> {
     let of = |step: &Step| match step {
         Step::Known(KnownStep::TimeSlice { interval, .. }) => *interval,
-        Step::Unknown(step) => panic!("{step}"),
+        step => panic!("{step:?}"),
     };
     record.steps.iter().map(of).collect()
 }

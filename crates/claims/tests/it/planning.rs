@@ -3,18 +3,51 @@
 use std::collections::BTreeMap;
 
 use gpu_dra_claims::record::{KnownStep, Step};
-use gpu_dra_claims::{Allocation, KnownDevice, NodeView, Phase, Record, Refusal, check, plan};
+use gpu_dra_claims::{Allocation, HeldPart, NodeView, Phase, Record, Refusal, check, plan};
 use gpu_dra_model::config::Interval;
-use gpu_dra_model::{BootId, CdiDeviceId, DeviceName, PoolName};
+use gpu_dra_model::{
+    BootId, CdiDeviceId, ComputeInstanceId, DeviceKind, DeviceName, GpuInstanceId, MigDevice,
+    MigUuid, Partition, Placement, PoolName,
+};
 use gpu_dra_testkit::{ClaimBuilder, POOL, claim, claim_uid, driver, gpu_uuid, time_slicing};
 use serde_json::json;
 
+/// Three whole GPUs, a fourth that can be partitioned, and one with MIG devices of others.
 pub(crate) fn node() -> NodeView {
-    let device =
-        |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
+    let named = |name: &str, kind| (DeviceName::new(name).unwrap(), kind);
+    let whole = |n, mig_may_be_on| {
+        named(&format!("gpu-{n}"), DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on })
+    };
+    let part = |name: &str, profile_id, start, size| {
+        let partition = Partition { profile_id, placement: Placement { start, size } };
+        named(name, DeviceKind::Partition { gpu: gpu_uuid(3), partition, mode_is_free: true })
+    };
+    let fixed = |name: &str, instance, start, compute| {
+        let uuid = format!("MIG-22222222-0000-0000-0000-{instance:08x}{compute:04x}");
+        let device = MigDevice {
+            instance: GpuInstanceId(instance),
+            compute: ComputeInstanceId(compute),
+            uuid: MigUuid::new(uuid).unwrap(),
+        };
+        let placement = Placement { start, size: 4 };
+        named(name, DeviceKind::StaticMig { gpu: gpu_uuid(4), placement, device })
+    };
     NodeView {
         pool: PoolName::new(POOL).unwrap(),
-        devices: BTreeMap::from([device(0), device(1), device(2)]),
+        devices: BTreeMap::from([
+            whole(0, false),
+            whole(1, false),
+            whole(2, false),
+            whole(3, true),
+            named("gpu-3-monitor", DeviceKind::Monitor { gpu: gpu_uuid(3) }),
+            part("gpu-3-mig-1g10gb-19-6", 19, 6, 1),
+            part("gpu-3-mig-1g10gb-19-4", 19, 4, 1),
+            part("gpu-3-mig-3g40gb-9-4", 9, 4, 4),
+            part("gpu-3-mig-4g40gb-5-0", 5, 0, 4),
+            fixed("gpu-4-mig-1c3g40gb-9-0", 2, 0, 0),
+            fixed("gpu-4-mig-1c3g40gb-9-0-1", 2, 0, 1),
+            fixed("gpu-4-mig-3g40gb-9-4", 1, 4, 0),
+        ]),
         boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
     }
 }
@@ -36,7 +69,7 @@ fn prepared(claim: &ClaimBuilder) -> Record {
 fn intervals(record: &Record) -> Vec<Interval> {
     let of = |step: &Step| match step {
         Step::Known(KnownStep::TimeSlice { interval, .. }) => *interval,
-        Step::Unknown(step) => panic!("{step}"),
+        step => panic!("{step:?}"),
     };
     record.steps.iter().map(of).collect()
 }
@@ -191,4 +224,124 @@ fn refusals_name_the_object_and_the_remedy() {
     let recreated = gpu().object();
     let refusal = Allocation::of(&recreated, &gpu().uid(7).reference(), &driver()).unwrap_err();
     assert!(refusal.to_string().contains("re-created"), "{refusal}");
+}
+
+fn known(record: &Record) -> Vec<&KnownStep> {
+    record.known_steps().unwrap()
+}
+
+#[test]
+fn a_partition_is_made_large_ones_first_and_only_once() {
+    let record = planned(
+        &claim("mixed")
+            .gets("small", "gpu-3-mig-1g10gb-19-6")
+            .gets("large", "gpu-3-mig-4g40gb-5-0")
+            .gets("whole", "gpu-0"),
+        &[],
+    )
+    .unwrap();
+    let made: Vec<_> = known(&record)
+        .into_iter()
+        .map(|step| match step {
+            KnownStep::CreatePartition { partition, switch_mode: true, made: None, .. } => {
+                (partition.profile_id, partition.placement.start)
+            }
+            step => panic!("{step:?}"),
+        })
+        .collect();
+    assert_eq!(made, [(5, 0), (19, 6)]);
+    let small = &record.devices[0];
+    let placement = Placement { start: 6, size: 1 };
+    assert_eq!(small.part, Some(HeldPart::Partition(Partition { profile_id: 19, placement })));
+    assert_eq!(small.gpu, gpu_uuid(3));
+}
+
+#[test]
+fn a_whole_gpu_that_may_be_in_mig_mode_leaves_it_first() {
+    let record = planned(&claim("whole").gets("gpu", "gpu-3"), &[]).unwrap();
+    assert_eq!(known(&record), [&KnownStep::MigModeOff { gpu: gpu_uuid(3) }]);
+    assert!(!known(&record)[0].has_undo(), "so that giving it back costs no journal write");
+}
+
+#[test]
+fn static_mig_devices_are_used_and_never_made() {
+    let record = planned(&claim("fixed").gets("gpu", "gpu-4-mig-3g40gb-9-4"), &[]).unwrap();
+    assert!(record.steps.is_empty());
+    assert!(matches!(record.devices[0].part, Some(HeldPart::Static { .. })));
+}
+
+#[test]
+fn what_has_a_memory_slice_in_common_excludes_each_other() {
+    let hold = |device: &str| prepared(&claim("first").uid(9).gets("gpu", device));
+    for (held, wanted, free) in [
+        ("gpu-3", "gpu-3-mig-1g10gb-19-6", false),
+        ("gpu-3-mig-1g10gb-19-6", "gpu-3", false),
+        ("gpu-3-mig-3g40gb-9-4", "gpu-3-mig-1g10gb-19-6", false),
+        ("gpu-3-mig-1g10gb-19-6", "gpu-3-mig-1g10gb-19-6", false),
+        ("gpu-3-mig-3g40gb-9-4", "gpu-3-mig-4g40gb-5-0", true),
+        ("gpu-3-mig-1g10gb-19-6", "gpu-3-mig-1g10gb-19-4", true),
+        ("gpu-3-mig-3g40gb-9-4", "gpu-0", true),
+        ("gpu-4-mig-1c3g40gb-9-0", "gpu-4-mig-1c3g40gb-9-0-1", true),
+        ("gpu-4-mig-1c3g40gb-9-0", "gpu-4-mig-1c3g40gb-9-0", false),
+        ("gpu-4-mig-1c3g40gb-9-0", "gpu-4-mig-3g40gb-9-4", true),
+    ] {
+        let late = claim("second").uid(2).gets("gpu", wanted);
+        let answer = planned(&late, &[hold(held)]);
+        assert_eq!(answer.is_ok(), free, "{wanted} beside {held}");
+        if let Err(refusal) = answer {
+            assert!(matches!(refusal, Refusal::InUse { .. }), "{refusal}");
+        }
+        let watcher = claim("second").uid(2).watches("gpu", wanted);
+        assert!(known(&planned(&watcher, &[hold(held)]).unwrap()).is_empty());
+    }
+}
+
+#[test]
+fn a_mig_config_fits_mig_devices_alone() {
+    let mig = json!({
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "MigDeviceConfig",
+        "sharing": { "strategy": "TimeSlicing" },
+    });
+    let on = |device: &str, config: &serde_json::Value| {
+        planned(&claim("c").gets("gpu", device).with_config(&["gpu"], config.clone()), &[])
+    };
+    for device in ["gpu-3-mig-1g10gb-19-6", "gpu-4-mig-3g40gb-9-4"] {
+        on(device, &mig).unwrap();
+        let refused = on(device, &time_slicing("Long")).unwrap_err().to_string();
+        assert!(refused.ends_with("which is a mig"), "{refused}");
+    }
+    let refused = on("gpu-0", &mig).unwrap_err().to_string();
+    assert!(refused.contains("MigDeviceConfig doesn't fit device gpu-0"), "{refused}");
+}
+
+#[test]
+fn what_came_of_a_plan_does_not_make_it_another() {
+    let planned = planned(&claim("one").gets("gpu", "gpu-3-mig-1g10gb-19-6"), &[]).unwrap();
+    let mut done = planned.clone();
+    let Step::Known(KnownStep::CreatePartition { made, gpu, partition, .. }) = &mut done.steps[0]
+    else {
+        panic!("{:?}", done.steps)
+    };
+    let device = MigDevice {
+        instance: GpuInstanceId(13),
+        compute: ComputeInstanceId(0),
+        uuid: MigUuid::new("MIG-22222222-0000-0000-0000-000000000000").unwrap(),
+    };
+    *made = Some(device.clone());
+    let (gpu, partition) = (gpu.clone(), *partition);
+    assert!(done.plans_the_same(&planned) && planned.plans_the_same(&done));
+    assert_eq!(done.made(&gpu, partition), Some(&device));
+    assert_eq!(Record::decode(&done.encode().unwrap()).unwrap(), done);
+}
+
+#[test]
+fn a_monitor_device_is_for_looking_alone() {
+    let owner = prepared(&claim("owner").uid(9).gets("gpu", "gpu-3"));
+    let watching =
+        planned(&claim("watch").watches("all", "gpu-3-monitor"), std::slice::from_ref(&owner));
+    let watching = watching.unwrap();
+    assert!(known(&watching).is_empty() && watching.devices[0].admin);
+    let refused = planned(&claim("thief").gets("gpu", "gpu-3-monitor"), &[]).unwrap_err();
+    assert!(refused.to_string().contains("is for monitoring: ask with adminAccess"), "{refused}");
 }

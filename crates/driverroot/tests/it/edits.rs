@@ -10,7 +10,7 @@ use gpu_dra_sim_data::{self as sim, Layout};
 use crate::support::{Staged, VERSION, is_root};
 
 /// The claim of the second of the node's GPUs.
-pub(crate) fn spec(staged: &Staged, policy: DeviceNodes, hook: &Hook) -> Spec {
+pub(crate) fn spec(staged: &Staged, policy: DeviceNodes, hook: &Hook) -> Spec<'static> {
     let finder = staged.finder(policy);
     let files = DriverFiles::collect(&finder.root, VERSION).unwrap();
     let common = common_edits(&files, &finder.common().unwrap(), hook);
@@ -20,7 +20,8 @@ pub(crate) fn spec(staged: &Staged, policy: DeviceNodes, hook: &Hook) -> Spec {
         edits: gpu_edits(&finder.gpu(Minor(1), &staged.pci()[1]).unwrap(), hook),
     };
     let claim = ClaimUid::new("3f6d9d56-3531-4f8c-9006-3673aee2dc74").unwrap();
-    claim_spec(&DriverName::new("gpu.nvidia.com").unwrap(), &claim, &[gpu], &common).unwrap()
+    let driver = DriverName::new("gpu.nvidia.com").unwrap();
+    claim_spec(&driver, &claim, vec![gpu].leak(), Box::leak(Box::new(common))).unwrap()
 }
 
 /// The whole spec of a simulated node, recorded. After a wanted change run with

@@ -5,6 +5,7 @@
 
 mod edits;
 mod files;
+mod mig;
 mod nodes;
 mod nvml;
 mod podman;

@@ -7,20 +7,27 @@ use gpu_dra_host::Files as _;
 use gpu_dra_host::sim::Fault;
 use gpu_dra_testkit::{ClaimBuilder, claim, time_slicing};
 
-use crate::world::World;
+use crate::world::{World, partition};
 
 fn neighbour() -> ClaimBuilder {
     claim("neighbour").uid(9).gets("gpu", "gpu-2").with_config(&[], time_slicing("Short"))
 }
 
+/// A whole GPU with a setting of its own, and two partitions of another.
 fn train() -> ClaimBuilder {
-    claim("train").gets("a", "gpu-0").gets("b", "gpu-1").with_config(&[], time_slicing("Long"))
+    claim("train")
+        .gets("a", "gpu-0")
+        .gets("b", "gpu-1-mig-1-3")
+        .gets("c", "gpu-1-mig-2-0")
+        .with_config(&[], time_slicing("Long"))
 }
 
-/// A node on which another claim lives, which no crash may touch.
+/// A node on which another claim lives and somebody's own GPU instance beside the claim's,
+/// neither of which a crash may touch.
 fn inhabited() -> World {
     let world = World::new();
     world.prepare(&neighbour()).unwrap();
+    world.make_foreign(1, partition(2, 1));
     world
 }
 
@@ -121,7 +128,7 @@ fn a_full_disk_loses_nothing_and_names_the_file() {
         arm(world);
         if let Err(error) = world.prepare(&train()) {
             let text = error.to_string();
-            assert!(text.contains("space") || text.contains("time slice"), "{text}");
+            assert!(text.contains("space") || text.contains("full"), "{text}");
         }
         // The disk has room again; the process did not even restart.
         world.files.restart();
@@ -190,7 +197,7 @@ fn a_claim_that_was_allocated_anew_gives_up_its_old_device() {
     let world = inhabited();
     world.prepare(&train()).unwrap();
     // Force-deleted pod: deallocated without an unprepare, allocated again elsewhere.
-    world.prepare(&claim("train").gets("a", "gpu-1")).unwrap();
+    world.prepare(&claim("train").gets("a", "gpu-1-mig-2-0")).unwrap();
     world.check_invariants();
     world.prepare(&claim("next").uid(3).gets("gpu", "gpu-0")).unwrap();
     world.check_invariants();
@@ -199,8 +206,9 @@ fn a_claim_that_was_allocated_anew_gives_up_its_old_device() {
 #[test]
 fn garbage_in_the_journal_is_moved_aside_and_others_are_unaffected() {
     let mut world = inhabited();
-    world.prepare(&train()).unwrap();
-    let file = format!("/journal/{}.json", train().reference().uid);
+    let whole = claim("train").gets("a", "gpu-0");
+    world.prepare(&whole).unwrap();
+    let file = format!("/journal/{}.json", whole.reference().uid);
     for garbage in [&b""[..], b"{", b"\0\0\0", b"[1]"] {
         world.files.replace(file.as_ref(), garbage, 0o600).unwrap();
         world.restart();
@@ -208,7 +216,46 @@ fn garbage_in_the_journal_is_moved_aside_and_others_are_unaffected() {
         let moved = world.moved_aside();
         assert!(moved.iter().all(|m| m.path.to_string_lossy().ends_with(".bad")), "{moved:?}");
         assert_eq!(moved.len(), 1);
-        world.prepare(&train()).unwrap();
+        world.prepare(&whole).unwrap();
         assert_eq!(world.records().len(), 2);
     }
+}
+
+#[test]
+fn a_foreign_instance_in_the_way_is_named_and_stays() {
+    let world = inhabited();
+    let before = world.outside();
+    for device in ["gpu-1-mig-1-2", "gpu-1-mig-2-2", "gpu-1-mig-4-0", "gpu-1"] {
+        let error = world.prepare(&claim("late").uid(3).gets("gpu", device)).unwrap_err();
+        assert!(error.to_string().contains("GPU instance 2 at memory slices 2-2"), "{error}");
+        assert_eq!(world.outside(), before, "refused before anything was done");
+    }
+    world.prepare(&claim("beside").uid(4).gets("gpu", "gpu-1-mig-2-0")).unwrap();
+}
+
+#[test]
+fn a_partition_that_somebody_destroyed_is_made_again() {
+    let world = inhabited();
+    world.prepare(&train()).unwrap();
+    let running = world.outside();
+    world.destroy(1, partition(3, 1));
+    world.prepare(&train()).unwrap();
+    assert_eq!(world.outside(), running);
+}
+
+#[test]
+fn mig_mode_goes_with_the_last_partition_and_before_a_whole_gpu() {
+    let world = World::new();
+    let small = |n: u32| claim("small").uid(n).gets("gpu", &format!("gpu-0-mig-1-{n}"));
+    world.prepare(&small(2)).unwrap();
+    world.prepare(&small(3)).unwrap();
+    let whole = claim("whole").uid(9).gets("gpu", "gpu-0");
+    let refused = world.prepare(&whole).unwrap_err().to_string();
+    assert!(refused.contains("still in use by claim team-a/small"), "{refused}");
+    world.unprepare(&small(2)).unwrap();
+    assert!(!world.outside().2.on.is_empty(), "the other partition needs the mode");
+    world.unprepare(&small(3)).unwrap();
+    assert!(world.outside().2.on.is_empty());
+    world.prepare(&whole).unwrap();
+    world.prepare(&small(2)).unwrap_err();
 }

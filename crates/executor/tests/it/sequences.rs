@@ -11,7 +11,7 @@ use crate::world::{GPUS, World};
 
 #[derive(Debug, Clone)]
 enum Event {
-    Prepare { claim: u32, gpu: u32, long: bool, admin: bool },
+    Prepare { claim: u32, gpu: u32, part: Option<(u32, u32)>, long: bool, admin: bool },
     Unprepare { claim: u32 },
     CrashIn { effect: u64 },
     FailIn { effect: u64 },
@@ -21,8 +21,8 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (0..5_u32, 0..GPUS, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-            |(claim, gpu, long, admin)| Event::Prepare { claim, gpu, long, admin }
+        6 => (0..5_u32, 0..GPUS, part(), any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+            |(claim, gpu, part, long, admin)| Event::Prepare { claim, gpu, part, long, admin }
         ),
         4 => (0..5_u32).prop_map(|claim| Event::Unprepare { claim }),
         3 => (1..16_u64).prop_map(|effect| Event::CrashIn { effect }),
@@ -32,8 +32,20 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn built(n: u32, gpu: u32, long: bool, admin: bool) -> ClaimBuilder {
-    let device = format!("gpu-{gpu}");
+fn part() -> impl Strategy<Value = Option<(u32, u32)>> {
+    prop_oneof![
+        Just(None),
+        Just(Some((0, 4))),
+        (0..2_u32).prop_map(|n| Some((n * 2, 2))),
+        (0..4_u32).prop_map(|start| Some((start, 1))),
+    ]
+}
+
+fn built(n: u32, gpu: u32, part: Option<(u32, u32)>, long: bool, admin: bool) -> ClaimBuilder {
+    let device = match part {
+        None => format!("gpu-{gpu}"),
+        Some((start, size)) => format!("gpu-{gpu}-mig-{size}-{start}"),
+    };
     let claim = claim(&format!("claim-{n}")).uid(n);
     let claim = if admin { claim.watches("gpu", &device) } else { claim.gets("gpu", &device) };
     if long { claim.with_config(&[], time_slicing("Long")) } else { claim }
@@ -47,11 +59,11 @@ proptest! {
         let mut boot = 1;
         for event in events {
             match event {
-                Event::Prepare { claim, gpu, long, admin } => {
-                    drop(world.prepare(&built(claim, gpu, long, admin)));
+                Event::Prepare { claim, gpu, part, long, admin } => {
+                    drop(world.prepare(&built(claim, gpu, part, long, admin)));
                 }
                 Event::Unprepare { claim } => {
-                    drop(world.unprepare(&built(claim, 0, false, false)));
+                    drop(world.unprepare(&built(claim, 0, None, false, false)));
                 }
                 Event::CrashIn { effect } => world.files.arm(effect, Fault::Die),
                 Event::FailIn { effect } => {
@@ -70,9 +82,10 @@ proptest! {
         }
         world.restart();
         for claim in 0..5 {
-            world.unprepare(&built(claim, 0, false, false)).unwrap();
+            world.unprepare(&built(claim, 0, None, false, false)).unwrap();
         }
-        let (files, slices) = world.outside();
+        let (files, slices, mig) = world.outside();
         prop_assert!(files.is_empty() && slices.is_empty(), "left over: {files:?} {slices:?}");
+        prop_assert!(mig.on.is_empty() && mig.instances.is_empty(), "left over: {mig:?}");
     }
 }

@@ -1,18 +1,20 @@
 //! A node in memory: files that lose unsynced data, GPUs whose time slice outlives the
 //! process, and an executor that is thrown away and started again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpu_dra_claims::record::KnownStep;
-use gpu_dra_claims::{Allocation, KnownDevice, NodeView, Record, check};
-use gpu_dra_executor::{CdiNaming, EffectError, Effects, ExecuteError, Executor, Journal};
+use gpu_dra_claims::{Allocation, HeldPart, KnownStep, NodeView, Record, check};
+use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, ExecuteError, Executor, Journal};
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_model::config::Interval;
-use gpu_dra_model::{BootId, DeviceName, GpuUuid, PoolName};
+use gpu_dra_model::{
+    BootId, ComputeInstanceId, DeviceKind, DeviceName, GpuInstanceId, GpuUuid, MigDevice, MigUuid,
+    Partition, Placement, PoolName,
+};
 use gpu_dra_testkit::{ClaimBuilder, POOL, driver, gpu_uuid};
 
 pub(crate) const GPUS: u32 = 3;
@@ -21,17 +23,80 @@ pub(crate) const GPUS: u32 = 3;
 pub(crate) struct Hardware {
     files: Arc<SimFiles>,
     slices: Mutex<BTreeMap<GpuUuid, Interval>>,
+    mig: Mutex<Mig>,
+}
+
+/// MIG modes and GPU instances.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Mig {
+    pub(crate) on: BTreeSet<GpuUuid>,
+    pub(crate) instances: BTreeMap<(GpuUuid, Partition), Instance>,
+}
+
+/// One GPU instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instance {
+    /// Made by hand; nobody may touch it.
+    Foreign,
+    /// Without compute instance yet, or no more.
+    Bare,
+    /// Complete.
+    Whole,
 }
 
 impl Effects for Hardware {
-    fn apply(&self, step: &KnownStep) -> Result<(), EffectError> {
-        let KnownStep::TimeSlice { gpu, interval } = step;
-        self.set(gpu, *interval)
+    fn check(&self, plan: &Record) -> Result<(), EffectError> {
+        let mig = self.mig.lock().unwrap();
+        for device in plan.devices.iter().filter(|device| !device.admin) {
+            let meets = |at: &Partition| {
+                let own = device.part.as_ref().map(HeldPart::placement);
+                own.is_none_or(|own| own.overlaps(at.placement))
+            };
+            let mut others = mig.instances.keys();
+            if let Some((gpu, at)) = others.find(|(gpu, at)| *gpu == device.gpu && meets(at)) {
+                return Err(EffectError::ForeignInstance {
+                    gpu: gpu.clone(),
+                    instance: GpuInstanceId(at.placement.start),
+                    placement: at.placement,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn holds(&self, record: &Record) -> Result<bool, EffectError> {
+        let mig = self.mig.lock().unwrap();
+        Ok(record.known_steps().unwrap().into_iter().all(|step| match step {
+            KnownStep::CreatePartition { gpu, partition, .. } => {
+                mig.instances.get(&(gpu.clone(), *partition)) == Some(&Instance::Whole)
+            }
+            _ => true,
+        }))
+    }
+
+    fn apply(&self, step: &KnownStep) -> Result<Done, EffectError> {
+        match step {
+            KnownStep::TimeSlice { gpu, interval } => self.set(gpu, *interval),
+            KnownStep::MigModeOff { gpu } => {
+                self.effect("before mode off").map_err(EffectError::MigModeStays)?;
+                self.mig.lock().unwrap().on.remove(gpu);
+                self.effect("after mode off").map_err(EffectError::DriverFiles)
+            }
+            KnownStep::CreatePartition { gpu, partition, .. } => {
+                return self.make(gpu, *partition).map(Done::Made);
+            }
+        }?;
+        Ok(Done::AsPlanned)
     }
 
     fn undo(&self, step: &KnownStep) -> Result<(), EffectError> {
-        let KnownStep::TimeSlice { gpu, .. } = step;
-        self.set(gpu, Interval::Default)
+        match step {
+            KnownStep::TimeSlice { gpu, .. } => self.set(gpu, Interval::Default),
+            KnownStep::MigModeOff { .. } => Ok(()),
+            KnownStep::CreatePartition { gpu, partition, .. } => {
+                self.unmake(gpu, *partition).map_err(EffectError::PartitionNotRemoved)
+            }
+        }
     }
 
     fn cdi_spec(&self, record: &Record) -> Result<Vec<u8>, EffectError> {
@@ -41,17 +106,88 @@ impl Effects for Hardware {
 }
 
 impl Hardware {
+    fn effect(&self, name: &'static str) -> Result<(), String> {
+        self.files.effect(name).map_err(|error| error.to_string())
+    }
+
     fn set(&self, gpu: &GpuUuid, interval: Interval) -> Result<(), EffectError> {
-        let failed = |error: gpu_dra_host::FileError| EffectError::DriverFiles(error.to_string());
-        self.files.effect("before time slice").map_err(failed)?;
+        self.effect("before time slice").map_err(EffectError::DriverFiles)?;
         let mut slices = self.slices.lock().unwrap();
         if interval == Interval::Default {
             slices.remove(gpu);
         } else {
             slices.insert(gpu.clone(), interval);
         }
-        self.files.effect("after time slice").map_err(failed)
+        self.effect("after time slice").map_err(EffectError::DriverFiles)
     }
+
+    fn make(&self, gpu: &GpuUuid, partition: Partition) -> Result<MigDevice, EffectError> {
+        let at = (gpu.clone(), partition);
+        self.effect("before mode on").map_err(EffectError::PartitionNotMade)?;
+        self.mig.lock().unwrap().on.insert(gpu.clone());
+        self.effect("mode is on").map_err(EffectError::PartitionHalfMade)?;
+        let taken = self
+            .mig
+            .lock()
+            .unwrap()
+            .instances
+            .keys()
+            .any(|(other, part)| other == gpu && part.placement.overlaps(partition.placement));
+        assert!(!taken, "the driver would refuse {at:?}");
+        self.mig.lock().unwrap().instances.insert(at.clone(), Instance::Bare);
+        self.effect("GPU instance made").map_err(EffectError::PartitionHalfMade)?;
+        self.mig.lock().unwrap().instances.insert(at, Instance::Whole);
+        self.effect("compute instance made").map_err(EffectError::PartitionHalfMade)?;
+        Ok(MigDevice {
+            instance: GpuInstanceId(partition.placement.start),
+            compute: ComputeInstanceId(0),
+            uuid: MigUuid::new(format!(
+                "MIG-22222222-0000-0000-0000-{:012x}",
+                partition.placement.start
+            ))
+            .unwrap(),
+        })
+    }
+
+    fn unmake(&self, gpu: &GpuUuid, partition: Partition) -> Result<(), String> {
+        let at = (gpu.clone(), partition);
+        self.effect("before compute instance goes")?;
+        if let Some(instance) = self.mig.lock().unwrap().instances.get_mut(&at) {
+            assert_ne!(*instance, Instance::Foreign, "destroying what others made");
+            *instance = Instance::Bare;
+        }
+        self.effect("compute instance gone")?;
+        self.mig.lock().unwrap().instances.remove(&at);
+        self.effect("GPU instance gone")?;
+        let mut mig = self.mig.lock().unwrap();
+        if mig.instances.keys().all(|(other, _)| other != gpu) {
+            mig.on.remove(gpu);
+        }
+        drop(mig);
+        self.effect("mode is off")
+    }
+}
+
+/// A partition of `size` memory slices from `start` on.
+pub(crate) fn partition(start: u32, size: u32) -> Partition {
+    Partition { profile_id: 20 - size, placement: Placement { start, size } }
+}
+
+/// `gpu-<n>` whole, and its partitions `gpu-<n>-mig-<size>-<start>`.
+fn devices() -> BTreeMap<DeviceName, DeviceKind> {
+    let mut devices = BTreeMap::new();
+    for n in 0..GPUS {
+        let gpu = gpu_uuid(n);
+        let name = DeviceName::new(format!("gpu-{n}")).unwrap();
+        devices.insert(name, DeviceKind::Gpu { gpu: gpu.clone(), mig_may_be_on: true });
+        for (start, size) in [(0, 4), (0, 2), (2, 2), (0, 1), (1, 1), (2, 1), (3, 1)] {
+            let name = DeviceName::new(format!("gpu-{n}-mig-{size}-{start}")).unwrap();
+            let partition = partition(start, size);
+            let kind = DeviceKind::Partition { gpu: gpu.clone(), partition, mode_is_free: true };
+            devices.insert(name, kind);
+        }
+    }
+    devices
 }
 
 /// Everything outside the process, and the process.
@@ -64,21 +200,18 @@ pub(crate) struct World {
 }
 
 /// What is to be seen from outside: files (journal and CDI specs) and GPU settings.
-pub(crate) type Outside = (BTreeMap<PathBuf, Vec<u8>>, BTreeMap<GpuUuid, Interval>);
+pub(crate) type Outside = (BTreeMap<PathBuf, Vec<u8>>, BTreeMap<GpuUuid, Interval>, Mig);
 
 impl World {
     pub(crate) fn new() -> Self {
         let files = Arc::new(SimFiles::default());
-        let hardware = Arc::new(Hardware { files: Arc::clone(&files), slices: Mutex::default() });
-        let device = |n| {
-            let name = DeviceName::new(format!("gpu-{n}")).unwrap();
-            (name, KnownDevice { gpu: gpu_uuid(n) })
-        };
-        let node = NodeView {
-            pool: PoolName::new(POOL).unwrap(),
-            devices: (0..GPUS).map(device).collect(),
-            boot_id: boot(1),
-        };
+        let hardware = Arc::new(Hardware {
+            files: Arc::clone(&files),
+            slices: Mutex::default(),
+            mig: Mutex::default(),
+        });
+        let node =
+            NodeView { pool: PoolName::new(POOL).unwrap(), devices: devices(), boot_id: boot(1) };
         let lock_file = tempfile::NamedTempFile::new().unwrap();
         let executor = start(&files, &hardware, lock_file.path());
         Self { files, hardware, lock_file, node, executor }
@@ -107,6 +240,7 @@ impl World {
     /// The node reboots: hardware settings and the CDI folder (a tmpfs) are gone.
     pub(crate) fn reboot(&mut self, n: u32) {
         self.hardware.slices.lock().unwrap().clear();
+        *self.hardware.mig.lock().unwrap() = Mig::default();
         self.files.restart();
         for path in self.files.contents().into_keys().filter(|path| path.starts_with("/cdi")) {
             self.files.remove(&path).unwrap();
@@ -116,7 +250,23 @@ impl World {
     }
 
     pub(crate) fn outside(&self) -> Outside {
-        (self.files.contents(), self.hardware.slices.lock().unwrap().clone())
+        (
+            self.files.contents(),
+            self.hardware.slices.lock().unwrap().clone(),
+            self.hardware.mig.lock().unwrap().clone(),
+        )
+    }
+
+    /// Somebody makes a GPU instance by hand.
+    pub(crate) fn make_foreign(&self, gpu: u32, partition: Partition) {
+        let mut mig = self.hardware.mig.lock().unwrap();
+        mig.on.insert(gpu_uuid(gpu));
+        mig.instances.insert((gpu_uuid(gpu), partition), Instance::Foreign);
+    }
+
+    /// Somebody destroys what lies there.
+    pub(crate) fn destroy(&self, gpu: u32, partition: Partition) {
+        self.hardware.mig.lock().unwrap().instances.remove(&(gpu_uuid(gpu), partition)).unwrap();
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
@@ -131,10 +281,11 @@ impl World {
     pub(crate) fn check_invariants(&self) {
         let records = self.records();
         check::no_device_in_two_exclusive_claims(&records).unwrap();
+        check::partitions_do_not_overlap(&records).unwrap();
         for record in &records {
             check::plan(record).unwrap();
         }
-        let (files, slices) = self.outside();
+        let (files, slices, mig) = self.outside();
         for path in files.keys().filter(|path| path.starts_with("/cdi")) {
             let name = path.file_name().unwrap().to_str().unwrap();
             let uid = gpu_dra_cdi::claim_of_file_name(&driver(), name).unwrap();
@@ -144,16 +295,33 @@ impl World {
             );
         }
         for gpu in slices.keys() {
-            let owned = |record: &Record| {
-                record.known_steps().into_iter().flatten().any(|step| {
-                    let KnownStep::TimeSlice { gpu: own, .. } = step;
-                    own == gpu
-                })
-            };
+            let owned =
+                |record: &Record| {
+                    record.known_steps().into_iter().flatten().any(
+                        |step| matches!(step, KnownStep::TimeSlice { gpu: own, .. } if own == gpu),
+                    )
+                };
             assert!(
                 records.iter().any(owned),
                 "invariant every changed GPU has a claim that changed it: {gpu}"
             );
+        }
+        for (at, _) in mig.instances.iter().filter(|(_, what)| **what != Instance::Foreign) {
+            let owned = |record: &Record| {
+                record.known_steps().into_iter().flatten().any(|step| {
+                    matches!(step, KnownStep::CreatePartition { gpu, partition, .. }
+                        if (gpu, *partition) == (&at.0, at.1))
+                })
+            };
+            assert!(
+                records.iter().any(owned),
+                "invariant every GPU instance of ours has a claim that made it: {at:?}"
+            );
+        }
+        for gpu in &mig.on {
+            let needed = records.iter().any(|record| record.gpus().contains(&gpu))
+                || mig.instances.keys().any(|(other, _)| other == gpu);
+            assert!(needed, "invariant MIG mode is on only where a partition needs it: {gpu}");
         }
     }
 }
@@ -166,7 +334,7 @@ fn start(files: &Arc<SimFiles>, hardware: &Arc<Hardware>, locks: &Path) -> Execu
     let files: Arc<dyn Files> = Arc::<SimFiles>::clone(files);
     let naming = CdiNaming { dir: "/cdi".into(), driver: driver() };
     Executor::new(
-        Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap(),
+        Arc::new(Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap()),
         Arc::<Hardware>::clone(hardware),
         files,
         Locks::open(locks).unwrap(),

@@ -1,6 +1,8 @@
 //! `gpu-dra inventory`: what GPUs are here, without a cluster. The first thing that a person
 //! runs on a machine with a GPU, so everything that can be wrong has its sentence.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use comfy_table::Table;
 use gpu_dra_model::inventory::{Mig, MigMode};
@@ -8,6 +10,7 @@ use gpu_dra_model::{Gpu, Inventory, Quantity};
 use gpu_dra_nvml::Gpus as _;
 use gpu_dra_slices::{DesiredPool, Names, Policy, SliceContent, build};
 
+use super::mig_policy::MigArgs;
 use super::place::Place;
 use super::simulated::Simulated;
 
@@ -16,6 +19,8 @@ use super::simulated::Simulated;
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    mig: MigArgs,
     /// A simulated node instead of this machine, such as 8xh100 or 4xa100-40+2xl4
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
@@ -41,7 +46,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let simulated = args.node.as_deref().map(Simulated::stage).transpose()?;
     let place = simulated.as_ref().map_or_else(|| args.place.clone(), Simulated::place);
     let inventory = gpu_dra_node::driver(place.root(), place.trees()).probe()?;
-    if args.slices { print_slices(args.output, &inventory) } else { print(args.output, &inventory) }
+    if args.slices {
+        print_slices(args.output, &inventory, &args.mig.policy(None))
+    } else {
+        print(args.output, &inventory)
+    }
 }
 
 fn print(format: Format, inventory: &Inventory) -> anyhow::Result<()> {
@@ -80,15 +89,19 @@ fn mig(gpu: &Gpu) -> String {
     match &gpu.mig {
         Mig::Unsupported => dash(),
         Mig::Supported { current, pending, .. } if current != pending => "reset due".to_owned(),
-        Mig::Supported { current: MigMode::Enabled, .. } => "on".to_owned(),
+        Mig::Supported { current: MigMode::Enabled, instances, .. } => match instances.len() {
+            0 => "on".to_owned(),
+            1 => "on, 1 instance".to_owned(),
+            many => format!("on, {many} instances"),
+        },
         Mig::Supported { current: MigMode::Disabled, .. } => "off".to_owned(),
     }
 }
 
-fn print_slices(format: Format, inventory: &Inventory) -> anyhow::Result<()> {
+fn print_slices(format: Format, inventory: &Inventory, policy: &Policy) -> anyhow::Result<()> {
     let mut names = Names::default();
     names.assign(inventory);
-    let pool = build(inventory, &names, &Policy::default());
+    let pool = build(inventory, &names, policy, &BTreeSet::new()).pool;
     if format == Format::Table { print_pool(&pool) } else { structured(format, &contents(&pool)) }
 }
 

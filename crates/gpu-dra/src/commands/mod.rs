@@ -2,7 +2,11 @@
 
 pub(crate) mod bench;
 pub(crate) mod demo;
+pub(crate) mod explain;
+mod explain_cluster;
+pub(crate) mod explain_fleet;
 pub(crate) mod inventory;
+mod mig_policy;
 pub(crate) mod node;
 pub(crate) mod place;
 pub(crate) mod simulated;

@@ -11,11 +11,15 @@ use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_node::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::mig_policy::MigArgs;
 use super::place::Place;
 use crate::cluster;
 
 /// Threads that may block in files and hardware: as many claims as a node can start at once.
 const BLOCKING_THREADS: usize = 64;
+/// How long such a thread outlives its work: through a burst of pods, no longer. Each one
+/// keeps memory.
+const KEEP_BLOCKING_THREADS: Duration = Duration::from_secs(2);
 
 /// How the node agent runs.
 #[derive(Debug, clap::Args)]
@@ -37,6 +41,8 @@ pub(crate) struct Args {
     cdi_root: PathBuf,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    mig: MigArgs,
     /// The API server to use; in a pod its service account is used without this
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -81,6 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // more costs memory on every node and a wake-up on every call.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(KEEP_BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("can't start threads")?;
@@ -117,6 +124,7 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         None => std::env::current_exe()?.parent().map(|dir| dir.join("gpu-dra-hook")),
     };
     Ok(Settings {
+        policy: args.mig.policy(Some(&args.node_name)),
         node: args.node_name,
         driver: args.driver_name,
         // Set and empty is how a manifest says that there is none.

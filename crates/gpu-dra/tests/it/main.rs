@@ -9,6 +9,7 @@ mod bad_input;
 mod crash;
 mod docs;
 mod inventory;
+mod mig;
 mod publish;
 mod world;
 

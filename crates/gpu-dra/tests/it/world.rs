@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use gpu_dra::rig::{Agent, NODE, Rig};
 use gpu_dra_kubelet::PreparedDevice;
 use gpu_dra_kubelet::client::Plugin;
-use gpu_dra_model::{ClaimRef, ClaimUid};
+use gpu_dra_model::inventory::MigMode;
+use gpu_dra_model::{ClaimRef, ClaimUid, GpuUuid, Placement};
+use gpu_dra_nvml::Gpus as _;
 use gpu_dra_sim_data::Artifacts;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -21,12 +23,17 @@ pub(crate) struct World {
     pub(crate) slices: kube::Api<ResourceSlice>,
 }
 
-/// Files of the journal and of the CDI folder, hidden ones too, and the GPUs' time slices.
+/// Files of the journal and of the CDI folder, hidden ones too, and the GPUs' settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outside {
     pub(crate) files: BTreeMap<PathBuf, String>,
     pub(crate) time_slices: Vec<u32>,
+    pub(crate) mig: Vec<MigState>,
 }
+
+/// Whether a GPU's MIG mode is on, and its GPU instances: profile, first memory slice and
+/// number of compute instances.
+pub(crate) type MigState = (bool, Vec<(u32, u32, usize)>);
 
 impl World {
     pub(crate) async fn new(node: &str) -> Self {
@@ -80,9 +87,10 @@ impl World {
         let claim = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": "default"},
-            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
-                "deviceClassName": "gpu.nvidia.com", "count": 8,
-            }}]}},
+            "spec": {"devices": {"requests": [
+                {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}},
+                {"name": "mig", "exactly": {"deviceClassName": "mig.nvidia.com", "count": 8}},
+            ]}},
         });
         let claim = serde_json::from_value(claim).unwrap();
         let mut claim = self.claims.create(&PostParams::default(), &claim).await.unwrap();
@@ -105,6 +113,15 @@ impl World {
         self.slices.list(&ListParams::default()).await.unwrap().items
     }
 
+    /// As many slices of one generation as they say that there are.
+    pub(crate) async fn is_complete(&self) -> bool {
+        let pools: Vec<_> =
+            self.published().await.into_iter().map(|slice| slice.spec.pool).collect();
+        let Some(first) = pools.first() else { return false };
+        usize::try_from(first.resource_slice_count).unwrap() == pools.len()
+            && pools.iter().all(|pool| pool.generation == first.generation)
+    }
+
     /// Waits for something the agent does by itself.
     pub(crate) async fn until<F: Future<Output = bool>>(
         &self,
@@ -124,8 +141,30 @@ impl World {
         }
         let state = self.rig.staged.state_dir.state().unwrap();
         let time_slices = state.gpus.iter().map(|gpu| gpu.time_slice).collect();
-        Outside { files, time_slices }
+        let mig = state.gpus.iter().map(|gpu| {
+            let instances = gpu.instances.iter();
+            let instances = instances.map(|i| (i.profile, i.placement.start, i.compute.len()));
+            (gpu.mig, instances.collect())
+        });
+        Outside { files, time_slices, mig: mig.collect() }
     }
+}
+
+/// Somebody makes a MIG device by hand: a GPU instance and the compute instance that has it.
+pub(crate) fn make_foreign(world: &World, gpu: usize, profile_id: u32, placement: (u32, u32)) {
+    let staged = &world.rig.staged;
+    let library = staged.library.clone();
+    let trees = gpu_dra_nvml::Trees {
+        sysfs: staged.sysfs_root.clone(),
+        proc: staged.proc_root.clone(),
+        dev: staged.dev_root.join("dev"),
+    };
+    let driver = gpu_dra_nvml::Driver::new(move || Ok(library.clone()), trees);
+    let uuid = GpuUuid::new(&staged.state_dir.node().unwrap().gpus[gpu].uuid).unwrap();
+    driver.set_mig_mode(&uuid, MigMode::Enabled).unwrap();
+    let placement = Placement { start: placement.0, size: placement.1 };
+    let instance = driver.create_gpu_instance(&uuid, profile_id, placement).unwrap();
+    driver.create_compute_instance(&uuid, instance).unwrap();
 }
 
 pub(crate) async fn prepare(

@@ -1,15 +1,23 @@
 //! Looking at the GPUs: what is news, and what a driver that doesn't answer changes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use gpu_dra_host::Files as _;
+use gpu_dra_executor::Journal;
+use gpu_dra_host::Files;
 use gpu_dra_host::sim::SimFiles;
-use gpu_dra_model::inventory::{DriverVersions, Mig};
-use gpu_dra_model::{BootId, Gpu, GpuUuid, Inventory, Minor, PciBusId, PoolName};
-use gpu_dra_node::survey::{Survey, Surveyor};
+use gpu_dra_model::inventory::{
+    ComputeCapability, ComputeInstance, DriverVersions, GpuInstance, Mig, MigMode, MigProfile,
+};
+use gpu_dra_model::{
+    BootId, ComputeInstanceId, Gpu, GpuInstanceId, GpuUuid, Inventory, MigUuid, Minor, PciBusId,
+    Placement, PoolName,
+};
+use gpu_dra_node::events::Announcer;
+use gpu_dra_node::survey::{Place, Survey, Surveyor};
 use gpu_dra_nvml::{ComputeMode, Fingerprint, GpuError, Gpus, OpenError};
-use gpu_dra_testkit::{POOL, gpu_uuid};
+use gpu_dra_slices::Policy;
+use gpu_dra_testkit::{POOL, claim, gpu_uuid};
 
 /// GPUs as a test sets them; None is a driver that isn't loaded.
 #[derive(Default)]
@@ -71,16 +79,60 @@ impl Gpus for FakeGpus {
     fn set_persistence(&self, uuid: &GpuUuid, _on: bool) -> Result<(), GpuError> {
         Err(GpuError::Gone { uuid: uuid.clone() })
     }
+    fn mig_mode(&self, uuid: &GpuUuid) -> Result<Option<(MigMode, MigMode)>, GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn set_mig_mode(&self, uuid: &GpuUuid, _mode: MigMode) -> Result<(), GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn gpu_instances(&self, uuid: &GpuUuid) -> Result<Vec<GpuInstance>, GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn create_gpu_instance(
+        &self,
+        uuid: &GpuUuid,
+        _profile_id: u32,
+        _placement: Placement,
+    ) -> Result<GpuInstanceId, GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn create_compute_instance(
+        &self,
+        uuid: &GpuUuid,
+        _instance: GpuInstanceId,
+    ) -> Result<ComputeInstance, GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn destroy_compute_instance(
+        &self,
+        uuid: &GpuUuid,
+        _instance: GpuInstanceId,
+        _compute: ComputeInstanceId,
+    ) -> Result<(), GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
+    fn destroy_gpu_instance(
+        &self,
+        uuid: &GpuUuid,
+        _instance: GpuInstanceId,
+    ) -> Result<(), GpuError> {
+        Err(GpuError::Gone { uuid: uuid.clone() })
+    }
 }
 
 fn surveyor(gpus: &Arc<FakeGpus>, files: &Arc<SimFiles>) -> Surveyor {
-    Surveyor::new(
-        Arc::<FakeGpus>::clone(gpus),
-        Arc::<SimFiles>::clone(files),
-        PathBuf::from("/names.json"),
-        PoolName::new(POOL).unwrap(),
-        BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
-    )
+    let files: Arc<dyn Files> = Arc::<SimFiles>::clone(files);
+    let journal = Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap();
+    Surveyor::new(Place {
+        gpus: Arc::<FakeGpus>::clone(gpus),
+        files,
+        names_file: PathBuf::from("/names.json"),
+        pool: PoolName::new(POOL).unwrap(),
+        boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
+        policy: Policy::default(),
+        journal: Arc::new(journal),
+        announcer: Announcer::new().0,
+    })
     .unwrap()
 }
 
@@ -89,7 +141,7 @@ fn names(survey: &Survey) -> Vec<(String, GpuUuid)> {
         .view
         .devices
         .iter()
-        .map(|(name, device)| (name.to_string(), device.gpu.clone()))
+        .map(|(name, device)| (name.to_string(), device.gpu().clone()))
         .collect()
 }
 
@@ -141,4 +193,75 @@ fn an_unreadable_file_of_names_is_moved_aside() {
     let survey = surveyor(&gpus, &files).look().unwrap();
     assert_eq!(names(&survey)[0].0, "gpu-3");
     assert_eq!(files.contents()[&PathBuf::from("/names.json.bad")], b"garbage");
+}
+
+/// A Hopper GPU with one kind of partition, one of which exists.
+fn partitioned(instance: GpuInstanceId) -> Gpu {
+    let placement = Placement { start: 4, size: 1 };
+    let profile = MigProfile {
+        id: 19,
+        name: "1g.10gb".into(),
+        slices: 1,
+        max_instances: 7,
+        memory_mib: 9984,
+        multiprocessors: 16,
+        copy_engines: 1,
+        decoders: 1,
+        encoders: 0,
+        jpeg_engines: 1,
+        ofa_engines: 0,
+        placements: vec![placement, Placement { start: 6, size: 1 }],
+    };
+    let compute = ComputeInstance {
+        id: ComputeInstanceId(0),
+        uuid: MigUuid::new("MIG-22222222-0000-0000-0000-000000000000").unwrap(),
+        slices: 1,
+        multiprocessors: 16,
+    };
+    Gpu {
+        compute_capability: Some(ComputeCapability { major: 9, minor: 0 }),
+        mig: Mig::Supported {
+            current: MigMode::Enabled,
+            pending: MigMode::Enabled,
+            profiles: vec![profile],
+            instances: vec![GpuInstance {
+                id: instance,
+                profile_id: 19,
+                placement,
+                compute_instances: vec![compute],
+            }],
+        },
+        ..gpu(0, 0)
+    }
+}
+
+#[test]
+fn an_instance_is_ours_if_a_claim_has_it_and_foreign_if_not() {
+    let kinds = |survey: &Survey| -> Vec<String> {
+        survey.view.devices.keys().map(ToString::to_string).collect()
+    };
+    let gpus = Arc::new(FakeGpus::default());
+    let found = Inventory { gpus: vec![partitioned(GpuInstanceId(11))], ..Inventory::default() };
+    *gpus.0.lock().unwrap() = Some(found);
+
+    // Nobody's claim: made by hand, so the GPU is as it is.
+    let files: Arc<SimFiles> = Arc::default();
+    let foreign = surveyor(&gpus, &files).look().unwrap();
+    assert_eq!(kinds(&foreign), ["gpu-0-mig-1g10gb-19-4"]);
+
+    // A claim that is being prepared right now has it.
+    let reference = claim("train").reference();
+    let record = serde_json::json!({
+        "version": 1, "claim": reference, "phase": "preparing",
+        "bootId": "11111111-2222-3333-4444-555555555555", "devices": [],
+        "steps": [{
+            "step": "createPartition", "gpu": gpu_uuid(0), "switchMode": true,
+            "partition": {"profileId": 19, "placement": {"start": 4, "size": 1}},
+        }],
+    });
+    let file = format!("/journal/{}.json", reference.uid);
+    let mut surveyor = surveyor(&gpus, &files);
+    files.replace(file.as_ref(), record.to_string().as_bytes(), 0o600).unwrap();
+    let ours = surveyor.look().unwrap();
+    assert_eq!(kinds(&ours), ["gpu-0", "gpu-0-mig-1g10gb-19-4", "gpu-0-mig-1g10gb-19-6"]);
 }

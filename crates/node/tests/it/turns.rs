@@ -1,19 +1,18 @@
 //! Calls for one claim run in the order in which they came, whatever waits inside; calls for
 //! other claims don't wait for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use gpu_dra_claims::record::KnownStep;
-use gpu_dra_claims::{KnownDevice, NodeView, Record};
-use gpu_dra_executor::{CdiNaming, EffectError, Effects, Executor, Journal};
+use gpu_dra_claims::{KnownStep, NodeView, Record};
+use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, Executor, Journal};
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_kubelet::ClaimService as _;
-use gpu_dra_model::{BootId, ClaimRef, DeviceName, Inventory, PoolName};
+use gpu_dra_model::{BootId, ClaimRef, DeviceKind, DeviceName, Inventory, PoolName};
 use gpu_dra_node::claim_source::{ClaimSource, ClaimSourceError};
 use gpu_dra_node::service::Service;
 use gpu_dra_node::survey::Survey;
@@ -26,8 +25,14 @@ use tokio::sync::{Semaphore, watch};
 struct NoEffects;
 
 impl Effects for NoEffects {
-    fn apply(&self, _step: &KnownStep) -> Result<(), EffectError> {
+    fn check(&self, _plan: &Record) -> Result<(), EffectError> {
         Ok(())
+    }
+    fn holds(&self, _record: &Record) -> Result<bool, EffectError> {
+        Ok(true)
+    }
+    fn apply(&self, _step: &KnownStep) -> Result<Done, EffectError> {
+        Ok(Done::AsPlanned)
     }
     fn undo(&self, _step: &KnownStep) -> Result<(), EffectError> {
         Ok(())
@@ -74,17 +79,19 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
     let files: Arc<dyn Files> = Arc::<SimFiles>::clone(files);
     let boot = BootId::new("11111111-2222-3333-4444-555555555555").unwrap();
     let executor = Executor::new(
-        Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap(),
+        Arc::new(Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap()),
         Arc::new(NoEffects),
         files,
         Locks::open(&dir.path().join("locks")).unwrap(),
         CdiNaming { dir: "/cdi".into(), driver: driver() },
     )
     .unwrap();
-    let device =
-        |n| (DeviceName::new(format!("gpu-{n}")).unwrap(), KnownDevice { gpu: gpu_uuid(n) });
+    let device = |n| {
+        let kind = DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on: false };
+        (DeviceName::new(format!("gpu-{n}")).unwrap(), kind)
+    };
     let inventory = Inventory::default();
-    let pool = build(&inventory, &Names::default(), &Policy::default());
+    let pool = build(&inventory, &Names::default(), &Policy::default(), &BTreeSet::new()).pool;
     let view = NodeView {
         pool: PoolName::new(POOL).unwrap(),
         devices: BTreeMap::from([device(0), device(1)]),

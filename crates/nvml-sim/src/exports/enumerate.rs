@@ -69,7 +69,7 @@ fn by_index(call: &Call, index: c_uint, device: Out<sys::nvmlDevice_t>) -> Answe
     let index = usize::try_from(index).map_err(|_| Code::INVALID_ARGUMENT)?;
     let position = *call.visible().get(index).ok_or(Code::INVALID_ARGUMENT)?;
     call.not_lost(position)?;
-    device.set(handle(Thing::Gpu(position)))
+    device.set(call.gpu_handle(position)?)
 }
 
 /// An address as a caller writes it: any case, any number of digits for the domain.
@@ -112,5 +112,5 @@ fn found(call: &Call, position: usize, device: Out<sys::nvmlDevice_t>) -> Answer
     if !call.visible().contains(&position) {
         return Err(Code::NOT_FOUND);
     }
-    device.set(handle(Thing::Gpu(position)))
+    device.set(call.gpu_handle(position)?)
 }

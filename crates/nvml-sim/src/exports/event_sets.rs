@@ -71,7 +71,7 @@ fn number(set: EventSetArg) -> Answer<u64> {
 fn next(call: &Call, set: EventSetArg, timeout_ms: c_uint) -> Answer<sys::nvmlEventData_t> {
     let event = events::wait(call, number(set)?, Duration::from_millis(timeout_ms.into()))?;
     Ok(sys::nvmlEventData_t {
-        device: handle(Thing::Gpu(event.gpu)),
+        device: call.gpu_handle(event.gpu)?,
         eventType: event.kind,
         eventData: event.data,
         gpuInstanceId: event.gpu_instance,

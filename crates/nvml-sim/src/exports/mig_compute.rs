@@ -133,9 +133,11 @@ exports! {
 
     fn nvmlComputeInstanceDestroy(compute: sys::nvmlComputeInstance_t) |call| {
         let (position, instance, found) = call.compute(compute)?;
-        if call.trouble(position).processes.iter().any(|process| {
+        let trouble = call.trouble(position);
+        let busy = trouble.processes.iter().any(|process| {
             process.gpu_instance == Some(instance.id) && process.compute_instance == Some(found.id)
-        }) {
+        });
+        if busy || trouble.instances_held {
             return Err(Code::IN_USE);
         }
         call.update(position, |state| Ok(state.destroy_compute_instance(instance.id, found.id)?))
@@ -242,7 +244,7 @@ fn create(
 fn describe(call: &Call, compute: ComputeInstanceArg) -> Answer<sys::nvmlComputeInstanceInfo_t> {
     let (position, instance, found) = call.compute(compute)?;
     Ok(sys::nvmlComputeInstanceInfo_t {
-        device: handle(Thing::Gpu(position)),
+        device: call.gpu_handle(position)?,
         gpuInstance: handle_of(position, &instance),
         id: found.id,
         profileId: found.profile,

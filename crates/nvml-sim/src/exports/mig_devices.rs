@@ -50,7 +50,7 @@ exports! {
         mig: sys::nvmlDevice_t,
         device: *mut sys::nvmlDevice_t,
     ) |call| {
-        device.set(handle(Thing::Gpu(mig_device(call, mig)?.position)))
+        device.set(call.gpu_handle(mig_device(call, mig)?.position)?)
     }
 
     fn nvmlDeviceGetGpuInstanceId(mig: sys::nvmlDevice_t, id: *mut c_uint) |call| {

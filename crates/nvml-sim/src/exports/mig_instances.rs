@@ -34,6 +34,9 @@ exports! {
 
     fn nvmlGpuInstanceDestroy(instance: sys::nvmlGpuInstance_t) |call| {
         let (position, _, found) = call.instance(instance)?;
+        if call.trouble(position).instances_held {
+            return Err(Code::IN_USE);
+        }
         call.update(position, |state| Ok(state.destroy_gpu_instance(found.id)?))
     }
 
@@ -72,7 +75,7 @@ exports! {
     ) |call| {
         let (position, _, found) = call.instance(instance)?;
         info.set(sys::nvmlGpuInstanceInfo_t {
-            device: handle(Thing::Gpu(position)),
+            device: call.gpu_handle(position)?,
             id: found.id,
             profileId: found.profile,
             placement: sys::nvmlGpuInstancePlacement_t {

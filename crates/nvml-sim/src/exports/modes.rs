@@ -70,13 +70,14 @@ exports! {
         if status.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        let refused = call.trouble(position).reset_refused;
+        let trouble = call.trouble(position);
+        let held = trouble.mig_mode_held || !trouble.processes.is_empty();
         let activation = call.update(position, |state| {
-            if refused && state.mig != on {
-                state.mig_pending = on;
-                return Ok(Activation::ResetRequired);
+            if state.mig == on || !(held || trouble.reset_refused) {
+                return Ok(state.set_mig(table, on));
             }
-            Ok(state.set_mig(table, on))
+            state.mig_pending = on;
+            Ok(if held { Activation::InUse } else { Activation::ResetRequired })
         })?;
         status.set(match activation {
             Activation::Done => 0,

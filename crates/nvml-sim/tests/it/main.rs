@@ -7,5 +7,6 @@ mod mig;
 mod pynvml;
 mod raw;
 mod smi;
+mod smi_mig;
 mod support;
 mod symbols;

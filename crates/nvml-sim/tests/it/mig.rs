@@ -1,6 +1,7 @@
 //! MIG from mode to device, with the return codes that real drivers give.
 
 use gpu_dra_sim_data::NodeType;
+use gpu_dra_sim_data::control::{Fault, GpuControl, Process};
 use gpu_dra_sim_data::mig_proc::gpu_instance_minor;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as sys;
@@ -86,6 +87,8 @@ fn hopper_switches_at_once_ampere_after_a_reset() {
     let (hopper, ampere, ada) = (by_name("H100"), by_name("A100"), by_name("L4"));
     assert_eq!(hopper.mig_device_count().unwrap(), 0, "off");
     assert_eq!(hopper.set_mig_mode(true).unwrap(), 0);
+    assert!(matches!(hopper.mig_mode(), Err(NvmlError::InvalidArg)), "a handle from before");
+    let hopper = by_name("H100");
     assert_eq!(hopper.mig_mode().unwrap().current, 1);
     assert_eq!(hopper.mig_device_count().unwrap(), 7);
     assert_eq!(ampere.set_mig_mode(true).unwrap(), 16, "RESET_REQUIRED");
@@ -98,6 +101,7 @@ fn hopper_switches_at_once_ampere_after_a_reset() {
         (code, text.as_str()),
         (0, format!("GPU {bus_id} was successfully reset.\nAll done.\n").as_str())
     );
+    let ampere = by_name("A100");
     assert_eq!(ampere.mig_mode().unwrap().current, 1);
     assert!(matches!(ada.set_mig_mode(true), Err(NvmlError::NotSupported)));
 }
@@ -261,6 +265,7 @@ fn instances_outlive_processes_but_not_a_reboot() {
         std::fs::read(machine.node.proc_root.join("sys/kernel/random/boot_id")).unwrap(),
         before
     );
+    let device = nvml.device_by_index(0).unwrap();
     assert_eq!(device.mig_mode().unwrap().current, 0, "Hopper forgets");
     assert!(!device.is_in_persistent_mode().unwrap());
     assert_eq!(machine.smi(&["-L"]).1.lines().count(), 1);
@@ -286,4 +291,97 @@ fn two_threads_never_get_the_same_place() {
     let mut ids = made;
     ids.sort_unstable();
     assert_eq!(ids, [7, 8, 9, 10, 11, 12, 13], "seven of eight requests");
+}
+
+/// What a client does that has the GPU, or handles of what was on it.
+#[test]
+fn a_client_keeps_mode_and_instances_as_they_are() {
+    let machine = Machine::new("h100");
+    let nvml = machine.nvml();
+    let device = || nvml.device_by_index(0).unwrap();
+    let trouble = |change: fn(&mut GpuControl)| {
+        machine
+            .node
+            .state_dir
+            .control_with(|control| {
+                control.gpus.clear();
+                change(control.gpus.entry("0".to_owned()).or_default());
+            })
+            .unwrap();
+    };
+    type Holds = fn(&mut GpuControl);
+    for holds in [(|gpu| gpu.mig_mode_held = true) as Holds, |gpu| {
+        gpu.processes.push(Process {
+            pid: 4711,
+            memory_mib: 1,
+            gpu_instance: None,
+            compute_instance: None,
+            mps: false,
+        });
+    }] {
+        trouble(holds);
+        assert_eq!(device().set_mig_mode(true).unwrap(), IN_USE);
+        let mode = device().mig_mode().unwrap();
+        assert_eq!((mode.current, mode.pending), (0, 1));
+        assert_eq!(device().set_mig_mode(false).unwrap(), 0, "taken back");
+        assert_eq!(device().mig_mode().unwrap().pending, 0);
+    }
+    trouble(|_| {});
+    assert_eq!(device().set_mig_mode(true).unwrap(), 0);
+    let instance = create(&nvml, &device(), 19).unwrap();
+    let compute = create_compute(&nvml, instance, 0).unwrap();
+    trouble(|gpu| gpu.instances_held = true);
+    assert_eq!(call!(nvml, nvmlComputeInstanceDestroy(compute)), IN_USE);
+    trouble(|_| {});
+    assert_eq!(call!(nvml, nvmlComputeInstanceDestroy(compute)), OK);
+    trouble(|gpu| gpu.instances_held = true);
+    assert_eq!(call!(nvml, nvmlGpuInstanceDestroy(instance.handle)), IN_USE);
+    trouble(|_| {});
+    assert_eq!(call!(nvml, nvmlGpuInstanceDestroy(instance.handle)), OK);
+}
+
+/// Each call of the life of an instance can be made to fail by its name, once or always, and
+/// has then not happened.
+#[test]
+fn each_call_can_be_made_to_fail() {
+    let machine = Machine::new("h100:mig=on");
+    let nvml = machine.nvml();
+    let device = nvml.device_by_index(0).unwrap();
+    let fail = |function: &str, error| {
+        machine
+            .node
+            .state_dir
+            .control_with(|control| {
+                control.faults = vec![Fault {
+                    function: function.to_owned(),
+                    gpu: Some("0".to_owned()),
+                    error: Some(error),
+                    times: Some(1),
+                    ..Fault::default()
+                }];
+            })
+            .unwrap();
+    };
+    let state = || machine.node.state_dir.state().unwrap();
+    let untouched = state();
+    fail("nvmlDeviceCreateGpuInstanceWithPlacement", INSUFFICIENT_RESOURCES);
+    assert_eq!(create_at(&nvml, &device, 19, 3, 1).err(), Some(INSUFFICIENT_RESOURCES));
+    assert_eq!(state(), untouched);
+    let instance = create_at(&nvml, &device, 19, 3, 1).unwrap();
+    assert_eq!((instance.id, instance.start), (10, 3));
+    fail("nvmlGpuInstanceCreateComputeInstance", 999);
+    assert_eq!(create_compute(&nvml, instance, 0), Err(999));
+    let compute = create_compute(&nvml, instance, 0).unwrap();
+    let made = state();
+    fail("nvmlComputeInstanceDestroy", IN_USE);
+    assert_eq!(call!(nvml, nvmlComputeInstanceDestroy(compute)), IN_USE);
+    assert_eq!(state(), made);
+    assert_eq!(call!(nvml, nvmlComputeInstanceDestroy(compute)), OK);
+    fail("nvmlGpuInstanceDestroy", IN_USE);
+    assert_eq!(call!(nvml, nvmlGpuInstanceDestroy(instance.handle)), IN_USE);
+    assert_eq!(call!(nvml, nvmlGpuInstanceDestroy(instance.handle)), OK);
+    fail("nvmlDeviceSetMigMode", IN_USE);
+    assert!(matches!(device.set_mig_mode(false), Err(NvmlError::InUse)));
+    assert_eq!(device.mig_mode().unwrap().pending, 1);
+    assert_eq!(device.set_mig_mode(false).unwrap(), 0);
 }

@@ -170,10 +170,9 @@ fn gb10_unified_memory() {
     assert_eq!(l4.memory_bytes, Some(23034 << 20));
 }
 
-/// `a100-vm-without-reset`: a mode that waits for a reset which never comes is seen as
-/// pending, once, and nothing is changed by looking.
+/// A mode that waits for a reset is seen as pending, once, and nothing is changed by looking.
 #[test]
-fn a100_vm_without_reset() {
+fn pending_mode_is_seen() {
     let node = Node::stage("1xa100-40");
     let session = node.session();
     let before = session.probe().unwrap();

@@ -10,7 +10,10 @@
 
 mod acts;
 mod faults;
+mod geometry;
 mod golden;
+mod mig_mode;
 mod node;
 mod open;
+mod partitions;
 mod stub;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use gpu_dra_model::inventory::{Mig, MigProfile};
 use gpu_dra_model::{GpuUuid, Inventory};
 use gpu_dra_nvml::{Driver, Session, Trees};
 use gpu_dra_sim_data::control::{Control, Fault, GpuControl};
@@ -81,6 +82,19 @@ impl Node {
         });
     }
 
+    /// Nothing is wrong any more.
+    pub(crate) fn heal(&self) {
+        self.control(|control| (control.faults, control.gpus) = Default::default());
+    }
+
+    /// The MIG profiles of the first GPU.
+    pub(crate) fn profiles(&self) -> Vec<MigProfile> {
+        match self.session().probe().unwrap().gpus.swap_remove(0).mig {
+            Mig::Supported { profiles, .. } => profiles,
+            Mig::Unsupported => vec![],
+        }
+    }
+
     /// How many NVML calls `act` makes.
     pub(crate) fn calls(&self, act: impl FnOnce()) -> u64 {
         self.control(|control| control.call_log = true);
@@ -95,6 +109,11 @@ impl Node {
 /// UUIDs of the GPUs that answered, in order.
 pub(crate) fn uuids(inventory: &Inventory) -> Vec<GpuUuid> {
     inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()
+}
+
+/// The UUID of the first GPU.
+pub(crate) fn first(inventory: &Inventory) -> GpuUuid {
+    inventory.gpus[0].uuid.clone()
 }
 
 /// The simulated NVML, built by the cargo that runs this test.

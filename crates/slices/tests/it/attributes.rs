@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gpu_dra_model::Gpu;
 use gpu_dra_model::inventory::{Mig, MigMode};
-use gpu_dra_slices::attributes::{WHOLE_GPU, markdown};
+use gpu_dra_slices::attributes::{WHOLE_GPU, markdown, mig_markdown};
 use gpu_dra_slices::{LeftOut, Names, Note, Policy, build};
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 use serde_json::Value;
@@ -47,7 +47,7 @@ fn every_gpu_has_the_same_keys_in_the_drivers_domain() {
         device.attributes.unwrap().into_keys().filter(|key| !key.contains('/')).collect()
     };
     let keys = own(only_device(h100(0)));
-    assert_eq!(keys.len(), 13);
+    assert_eq!(keys.len(), 14);
     for gpu in [l4(0), gb10(), silent()] {
         assert_eq!(own(only_device(gpu)), keys);
     }
@@ -127,8 +127,8 @@ fn gpus_that_cannot_be_offered_whole_are_left_out_by_name() {
     names.assign(&node);
     lose(&mut node, 3);
     node.gpus.push(h100(9));
-    let policy = Policy { excluded: [uuid(2)].into() };
-    let pool = build(&node, &names, &policy);
+    let policy = Policy { excluded: [uuid(2)].into(), ..Policy::default() };
+    let pool = build(&node, &names, &policy, &BTreeSet::new()).pool;
     let published: Vec<_> = pool.devices().map(|device| device.name.as_str()).collect();
     assert_eq!(published, ["gpu-0"]);
     let why: Vec<_> = pool
@@ -142,11 +142,11 @@ fn gpus_that_cannot_be_offered_whole_are_left_out_by_name() {
     assert_eq!(
         why,
         [
-            (&LeftOut::MigEnabled, Some("gpu-1")),
             (&LeftOut::Excluded, Some("gpu-2")),
             (&LeftOut::SameUuid(uuid(0)), Some("gpu-0")),
             (&LeftOut::Unnamed, None),
             (&LeftOut::Lost, Some("gpu-3")),
+            (&LeftOut::MigEnabled, Some("gpu-1")),
         ]
     );
 }
@@ -159,4 +159,5 @@ fn whole_gpus_stay_within_the_limit() {
 #[test]
 fn documentation_is_the_table() {
     assert_golden("attributes.md", &markdown());
+    assert_golden("mig-attributes.md", &mig_markdown());
 }

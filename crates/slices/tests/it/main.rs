@@ -10,7 +10,12 @@
 mod attributes;
 mod dropped;
 mod golden;
+mod golden_mig;
+mod layouts;
+mod mig_names;
+mod mig_tables;
 mod names;
 mod plan;
+mod simulated;
 mod support;
 mod validation;

@@ -1,5 +1,7 @@
 //! Inventories of node types, built by hand, and slices as an API server would hold them.
 
+use std::collections::BTreeSet;
+
 use gpu_dra_model::inventory::{
     AddressingMode, BrokenGpu, ComputeCapability, CudaVersion, DriverVersions, Fabric, Mig, MigMode,
 };
@@ -100,7 +102,7 @@ pub(crate) fn lose(node: &mut Inventory, number: u32) {
 pub(crate) fn pool_of(node: &Inventory) -> DesiredPool {
     let mut names = Names::default();
     names.assign(node);
-    build(node, &names, &Policy::default())
+    build(node, &names, &Policy::default(), &BTreeSet::new()).pool
 }
 
 pub(crate) fn pool_ref() -> PoolRef {

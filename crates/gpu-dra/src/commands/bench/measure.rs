@@ -13,7 +13,7 @@ use super::target::Target;
 pub(super) struct Times(Vec<Duration>);
 
 impl Times {
-    fn add(&mut self, since: Instant) {
+    pub(super) fn add(&mut self, since: Instant) {
         self.0.push(since.elapsed());
     }
 
@@ -44,6 +44,10 @@ pub(super) struct Measured {
     pub(super) four_callers: Times,
     /// Eight claims in one call.
     pub(super) eight_claims: Times,
+    /// NVML's own calls that make a MIG device.
+    pub(super) nvml_make: Times,
+    /// NVML's own calls that remove it.
+    pub(super) nvml_remove: Times,
 }
 
 /// One claim: prepared, prepared again, unprepared.

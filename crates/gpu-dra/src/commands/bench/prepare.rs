@@ -9,6 +9,7 @@ use gpu_dra_model::DriverName;
 
 use super::floor::Floor;
 use super::measure::{self, Measured, Times};
+use super::nvml_calls::NvmlCalls;
 use super::report::{self, Figures};
 use super::target::Target;
 use crate::cluster;
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// How many claims one caller prepares
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     claims: u32,
+    /// MIG devices of this profile, such as 1g.10gb, instead of whole GPUs
+    #[arg(long)]
+    profile: Option<String>,
     /// How to print the figures
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
@@ -73,7 +77,11 @@ async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
         kube::Api::all(client.clone());
     agent
         .wait_until("its slices are visible", || async {
-            slices.list(&Default::default()).await.is_ok_and(|list| !list.items.is_empty())
+            let list = slices.list(&Default::default()).await;
+            list.is_ok_and(|list| {
+                let wanted = list.items.first().map(|slice| slice.spec.pool.resource_slice_count);
+                i64::try_from(list.items.len()).ok() == wanted
+            })
         })
         .await?;
     let visible = agent.started.elapsed();
@@ -81,9 +89,12 @@ async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
     let at_start = agent.resident_kib()?;
     // A driver that was installed seconds ago is looked at again for each claim.
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-    let target = Target::find(client, DriverName::new(DRIVER)?, plugin.endpoint()).await?;
+    let profile = args.profile.as_deref();
+    let target = Target::find(client, DriverName::new(DRIVER)?, plugin.endpoint(), profile).await?;
     let floor = Floor::new(rig.dir(), target.claims.clone())?;
-    let (measured, floor) = turns(&[target], &floor, args.claims).await?;
+    let nvml = args.profile.as_deref().map(|profile| NvmlCalls::new(&args.node, profile));
+    let nvml = nvml.transpose()?;
+    let (measured, floor) = turns(&[target], &floor, nvml.as_ref(), args.claims).await?;
     let at_end = agent.resident_kib()?;
     let measured = measured.into_iter().next().unwrap_or_default();
     let figures = Figures {
@@ -103,12 +114,14 @@ async fn on_cluster(args: &Args, kubeconfig: &Path) -> anyhow::Result<(Vec<Figur
     let client = cluster::client(Some(kubeconfig)).await?;
     let mut targets = Vec::new();
     for (driver, socket) in args.driver.iter().zip(&args.socket) {
-        targets.push(Target::find(client.clone(), driver.clone(), socket).await?);
+        targets.push(
+            Target::find(client.clone(), driver.clone(), socket, args.profile.as_deref()).await?,
+        );
     }
     let first = targets.first().context("give at least one --driver")?;
     let dir = temporary_folder()?;
     let floor = Floor::new(dir.path(), first.claims.clone())?;
-    let (measured, floor) = turns(&targets, &floor, args.claims).await?;
+    let (measured, floor) = turns(&targets, &floor, None, args.claims).await?;
     let figures = targets.iter().zip(measured).map(|(target, measured)| Figures {
         driver: target.driver.to_string(),
         measured,
@@ -122,6 +135,7 @@ async fn on_cluster(args: &Args, kubeconfig: &Path) -> anyhow::Result<(Vec<Figur
 async fn turns(
     targets: &[Target],
     floor: &Floor,
+    nvml: Option<&NvmlCalls>,
     claims: u32,
 ) -> anyhow::Result<(Vec<Measured>, Times)> {
     let mut measured: Vec<_> = targets.iter().map(|_| Measured::default()).collect();
@@ -139,6 +153,9 @@ async fn turns(
         }
         if let Some(target) = targets.first() {
             measure::floor(target, floor, &mut floors).await?;
+        }
+        if let (Some(nvml), Some(measured)) = (nvml, measured.first_mut()) {
+            nvml.once(&mut measured.nvml_make, &mut measured.nvml_remove)?;
         }
     }
     tracing::debug!(seconds = started.elapsed().as_secs_f64(), "measured");

@@ -21,6 +21,12 @@ fn ratio(figures: &Figures, floor: &Times) -> Option<f64> {
     Some(figures.measured.prepare.percentile(50)? / floor.percentile(50)?)
 }
 
+/// The p50 of Prepare without the p50 of NVML's own calls, where a MIG device was made.
+fn beside_nvml(figures: &Figures) -> Option<f64> {
+    let measured = &figures.measured;
+    Some(measured.prepare.percentile(50)? - measured.nvml_make.percentile(50)?)
+}
+
 /// As JSON.
 pub(super) fn json(all: &[Figures], floor: &Times) -> Value {
     let drivers = all.iter().map(|figures| {
@@ -33,6 +39,9 @@ pub(super) fn json(all: &[Figures], floor: &Times) -> Value {
             "unprepare": times(&measured.unprepare),
             "fourCallers": times(&measured.four_callers),
             "eightClaimsInOneCall": times(&measured.eight_claims),
+            "nvmlMake": times(&measured.nvml_make),
+            "nvmlRemove": times(&measured.nvml_remove),
+            "besideNvmlMs": beside_nvml(figures),
             "residentKib": figures.resident_kib.map(|(start, end)| json!({"start": start, "end": end})),
             "startToVisibleMs": figures.visible_ms,
         })
@@ -60,6 +69,11 @@ pub(super) fn print(all: &[Figures], floor: &Times) {
         line("  Unprepare", &measured.unprepare);
         line("  Prepare, 4 callers at once", &measured.four_callers);
         line("  Prepare, 8 claims in one call", &measured.eight_claims);
+        if let Some(ours) = beside_nvml(figures) {
+            line("  NVML's calls to make a MIG device", &measured.nvml_make);
+            line("  NVML's calls to remove it", &measured.nvml_remove);
+            anstream::println!("  p50 of Prepare beside NVML's calls: {ours:.2}");
+        }
         if let Some(ratio) = ratio(figures, floor) {
             anstream::println!("  p50 of Prepare over the floor's: {ratio:.2}");
         }

@@ -21,17 +21,19 @@ pub(super) struct Target {
     pub(super) plugin: Plugin,
     /// The claims of the API server.
     pub(super) claims: kube::Api<ResourceClaim>,
-    /// Pool and name of each of its whole GPUs.
+    /// Pool and name of each of its whole GPUs, or of one MIG device of each GPU.
     devices: Vec<(String, String)>,
     made: std::sync::atomic::AtomicU64,
 }
 
 impl Target {
-    /// Finds the devices that `driver` publishes (whole GPUs, where it says types).
+    /// Finds the devices that `driver` publishes: whole GPUs, where it says types, or of each
+    /// GPU one MIG device of `profile`.
     pub(super) async fn find(
         client: kube::Client,
         driver: DriverName,
         socket: &Path,
+        profile: Option<&str>,
     ) -> anyhow::Result<Self> {
         let slices: kube::Api<ResourceSlice> = kube::Api::all(client.clone());
         let found = slices
@@ -45,11 +47,19 @@ impl Target {
                 let pool = slice.spec.pool.name;
                 slice.spec.devices.into_iter().flatten().map(move |device| (pool.clone(), device))
             })
-            .filter(|(_, device)| is_whole(device))
-            .map(|(pool, device)| (pool, device.name))
+            .filter(|(_, device)| match profile {
+                None => text(device, "type").is_none_or(|kind| kind == "gpu"),
+                Some(profile) => text(device, "profile") == Some(profile),
+            })
+            .map(|(pool, device)| {
+                let parent = text(&device, "parentUUID").unwrap_or(&device.name).to_owned();
+                (pool, parent, device.name)
+            })
             .collect();
         devices.sort();
-        ensure!(!devices.is_empty(), "driver {driver} publishes no device on this cluster");
+        devices.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
+        let devices: Vec<_> = devices.into_iter().map(|(pool, _, device)| (pool, device)).collect();
+        ensure!(!devices.is_empty(), "driver {driver} publishes no such device on this cluster");
         let plugin = Plugin::dial(driver.clone(), socket, DraApi::V1)?;
         let claims = kube::Api::namespaced(client, NAMESPACE);
         Ok(Self { driver, plugin, claims, devices, made: std::sync::atomic::AtomicU64::new(0) })
@@ -109,7 +119,6 @@ impl Target {
     }
 }
 
-fn is_whole(device: &k8s_openapi::api::resource::v1::Device) -> bool {
-    let kind = device.attributes.as_ref().and_then(|attributes| attributes.get("type"));
-    kind.and_then(|kind| kind.string.as_deref()).is_none_or(|kind| kind == "gpu")
+fn text<'a>(device: &'a k8s_openapi::api::resource::v1::Device, name: &str) -> Option<&'a str> {
+    device.attributes.as_ref()?.get(name)?.string.as_deref()
 }

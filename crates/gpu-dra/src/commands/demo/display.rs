@@ -1,5 +1,6 @@
 //! What the demo shows: one line a happening, in colour on a terminal.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -76,9 +77,10 @@ impl Display {
         }
     }
 
-    /// The GPUs as they are published.
+    /// The GPUs as they are published, and how often each MIG profile is.
     pub(super) fn devices(&self, lab: &Lab) {
         let (slices, _) = lab.api().list(&kinds::RESOURCE_SLICE, "", &Selector::default());
+        let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
         for device in
             slices.iter().filter_map(|slice| slice["spec"]["devices"].as_array()).flatten()
         {
@@ -87,6 +89,10 @@ impl Display {
                 value["string"].as_str().unwrap_or_default().to_owned()
             };
             let memory = device["capacity"]["memory"]["value"].as_str().unwrap_or("-");
+            if attribute("type") == "mig" {
+                *places.entry((attribute("profile"), memory.to_owned())).or_default() += 1;
+                continue;
+            }
             let name = device["name"].as_str().unwrap_or_default();
             let what = format!(
                 "{name}: {}, {memory}, {}",
@@ -94,6 +100,9 @@ impl Display {
                 attribute("resource.kubernetes.io/pciBusID")
             );
             self.line(&"gpu".cyan().to_string(), &what);
+        }
+        for ((profile, memory), places) in places {
+            self.line(&"mig".cyan().to_string(), &format!("{profile}: {memory}, {places} places"));
         }
     }
 

@@ -9,7 +9,7 @@ mod progress;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use gpu_dra_lab::Lab;
+use gpu_dra_lab::{Lab, Selector, kinds};
 
 use super::place::Place;
 use crate::rig::{Agent, Rig};
@@ -38,6 +38,12 @@ pub(crate) struct Args {
 /// How long the examples get to run with --once.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How often the agent is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The MIG profile that the examples are written for.
+const PROFILE: &str = "1g.10gb";
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -57,33 +63,41 @@ async fn demo(args: &Args) -> anyhow::Result<()> {
     });
     display.kubeconfig(&rig.kubeconfig);
 
-    let mut events = lab.subscribe();
     let mut agent = start_agent(args, &rig, &program)?;
-    apply(args, &lab, &display)?;
-    let mut progress = Progress::new(&lab);
-    let limit = tokio::time::sleep(LIMIT);
-    tokio::pin!(limit);
-    let mut alive = tokio::time::interval(Duration::from_millis(200));
-    while !progress.is_settled() {
-        tokio::select! {
-            event = events.recv() => if let Ok(event) = event {
-                display.event(&event);
-                progress.note(&event);
-            },
-            _ = alive.tick() => if agent.has_ended()? {
-                bail!("the node agent ended:\n{}", agent.log_tail());
-            },
-            () = &mut limit => break,
-            _ = tokio::signal::ctrl_c() => return Ok(()),
+    let stage = Stage { rig: &rig, lab: &lab, display: &display };
+    let mut not_running = Vec::new();
+    let acts = acts(args)?;
+    for (number, act) in acts.iter().enumerate() {
+        if number > 0 {
+            if !stage.has_profile(PROFILE) {
+                display.title(&format!(
+                    "no GPU here has MIG profile {PROFILE}: {} left out",
+                    act.title
+                ));
+                break;
+            }
+            stage.clear().await?;
         }
+        display.title(&act.title);
+        let Some(progress) = stage.play(act, &mut agent).await? else { return Ok(()) };
+        if number == 0 {
+            display.devices(&lab);
+        }
+        display.container(&lab, &rig.cdi_root);
+        display.summary(&progress);
+        not_running.extend(progress.not_running());
     }
-    display.devices(&lab);
-    display.container(&lab, &rig.cdi_root);
-    display.summary(&progress);
     if args.once {
-        return finish(&rig, &lab, &mut agent, &progress, &display).await;
+        stage.clear().await?;
+        agent.stop()?;
+        if !not_running.is_empty() {
+            bail!("not running: {}", not_running.join(", "));
+        }
+        return Ok(());
     }
     display.stay(&rig.kubeconfig, &agent.log);
+    let mut events = lab.subscribe();
+    let mut alive = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             event = events.recv() => if let Ok(event) = event { display.event(&event) },
@@ -112,59 +126,107 @@ fn start_agent(args: &Args, rig: &Rig, program: &std::path::Path) -> anyhow::Res
     rig.start_agent(command, "agent.log")
 }
 
-fn apply(args: &Args, lab: &Lab, display: &Display) -> anyhow::Result<()> {
-    let mut manifests =
-        vec![("deploy/deviceclasses.yaml".to_owned(), examples::CLASSES.to_owned())];
-    if args.apply.is_empty() {
-        manifests.extend(
-            examples::ALL
-                .iter()
-                .map(|(name, text)| (format!("examples/{name}"), (*text).to_owned())),
-        );
-    }
-    for path in &args.apply {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("can't read {}", path.display()))?;
-        manifests.push((path.display().to_string(), text));
-    }
-    for (name, text) in manifests {
-        let applied = lab.apply_yaml(&text).with_context(|| format!("{name} is refused"))?;
-        display.applied(&name, &applied);
-    }
-    Ok(())
+/// Manifests that fit the node together.
+struct Act {
+    title: String,
+    manifests: Vec<(String, String)>,
 }
 
-/// Deletes all pods, and looks whether anything is left of them.
-async fn finish(
-    rig: &Rig,
-    lab: &Lab,
-    agent: &mut Agent,
-    progress: &Progress,
-    display: &Display,
-) -> anyhow::Result<()> {
-    progress::delete_pods(lab).await?;
-    let left = || -> anyhow::Result<Vec<String>> {
-        let mut left = Vec::new();
-        for dir in [rig.journal(), rig.cdi_root.clone()] {
-            for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
-                left.push(entry?.path().display().to_string());
+/// Whole GPUs, then the same GPUs in parts; or what the person gave.
+fn acts(args: &Args) -> anyhow::Result<Vec<Act>> {
+    let classes = ("deploy/deviceclasses.yaml".to_owned(), examples::CLASSES.to_owned());
+    if !args.apply.is_empty() {
+        let mut manifests = vec![classes];
+        for path in &args.apply {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("can't read {}", path.display()))?;
+            manifests.push((path.display().to_string(), text));
+        }
+        return Ok(vec![Act { title: "your manifests".to_owned(), manifests }]);
+    }
+    let (parts, mut whole): (Vec<_>, Vec<_>) = examples::ALL
+        .iter()
+        .map(|(name, text)| (format!("examples/{name}"), (*text).to_owned()))
+        .partition(|(name, _)| name.contains("/mig-"));
+    whole.insert(0, classes);
+    Ok(vec![
+        Act { title: "pods with whole GPUs".to_owned(), manifests: whole },
+        Act { title: "pods with parts of the same GPUs".to_owned(), manifests: parts },
+    ])
+}
+
+/// Where the acts are played.
+struct Stage<'a> {
+    rig: &'a Rig,
+    lab: &'a Lab,
+    display: &'a Display,
+}
+
+impl Stage<'_> {
+    fn apply(&self, act: &Act) -> anyhow::Result<()> {
+        for (name, text) in &act.manifests {
+            let applied =
+                self.lab.apply_yaml(text).with_context(|| format!("{name} is refused"))?;
+            self.display.applied(name, &applied);
+        }
+        Ok(())
+    }
+
+    /// Until all pods run or the time is up; None where the person had enough.
+    async fn play(&self, act: &Act, agent: &mut Agent) -> anyhow::Result<Option<Progress>> {
+        // What happened before is about pods that are gone.
+        let mut events = self.lab.subscribe();
+        self.apply(act)?;
+        let mut progress = Progress::new(self.lab);
+        let limit = tokio::time::sleep(LIMIT);
+        tokio::pin!(limit);
+        let mut alive = tokio::time::interval(LOOK);
+        while !progress.is_settled() {
+            tokio::select! {
+                event = events.recv() => if let Ok(event) = event {
+                    self.display.event(&event);
+                    progress.note(&event);
+                },
+                _ = alive.tick() => if agent.has_ended()? {
+                    bail!("the node agent ended:\n{}", agent.log_tail());
+                },
+                () = &mut limit => break,
+                _ = tokio::signal::ctrl_c() => return Ok(None),
             }
         }
-        Ok(left)
-    };
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !left()?.is_empty() && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(Some(progress))
     }
-    let left = left()?;
-    display.cleaned(&left);
-    agent.stop()?;
-    let not_running = progress.not_running();
-    if !not_running.is_empty() {
-        bail!("not running: {}", not_running.join(", "));
+
+    /// Deletes all pods, and looks whether anything is left of them.
+    async fn clear(&self) -> anyhow::Result<()> {
+        progress::delete_pods(self.lab).await?;
+        let left = || -> anyhow::Result<Vec<String>> {
+            let mut left = Vec::new();
+            for dir in [self.rig.journal(), self.rig.cdi_root.clone()] {
+                for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+                    left.push(entry?.path().display().to_string());
+                }
+            }
+            left.extend(progress::pods(self.lab));
+            Ok(left)
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !left()?.is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let left = left()?;
+        self.display.cleaned(&left);
+        if !left.is_empty() {
+            bail!("left over: {}", left.join(", "));
+        }
+        Ok(())
     }
-    if !left.is_empty() {
-        bail!("left over: {}", left.join(", "));
+
+    /// Whether any GPU can be partitioned so.
+    fn has_profile(&self, profile: &str) -> bool {
+        let (slices, _) = self.lab.api().list(&kinds::RESOURCE_SLICE, "", &Selector::default());
+        let mut devices =
+            slices.iter().filter_map(|slice| slice["spec"]["devices"].as_array()).flatten();
+        devices.any(|device| device["attributes"]["profile"]["string"] == profile)
     }
-    Ok(())
 }

@@ -68,6 +68,15 @@ impl Progress {
     }
 }
 
+/// Every pod, by namespace and name.
+pub(super) fn pods(lab: &Lab) -> Vec<String> {
+    let (pods, _) = lab.api().list(&kinds::POD, "", &Selector::default());
+    let text = |pod: &serde_json::Value, field: &str| {
+        pod["metadata"][field].as_str().unwrap_or_default().to_owned()
+    };
+    pods.iter().map(|pod| format!("{}/{}", text(pod, "namespace"), text(pod, "name"))).collect()
+}
+
 /// Deletes every pod, as a person would.
 pub(super) async fn delete_pods(lab: &Lab) -> anyhow::Result<()> {
     let (pods, _) = lab.api().list(&kinds::POD, "", &Selector::default());

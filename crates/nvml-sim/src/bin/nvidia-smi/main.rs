@@ -3,7 +3,7 @@
 //! Texts and exit codes follow the real program's. It reads GPUs through the simulated NVML
 //! beside it, like any other client; the time-slice interval, for which NVML has no
 //! function, it keeps in the node's state directory.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod failure;
 mod list;
@@ -28,8 +28,15 @@ const USAGE: &str = "nvidia-smi of a simulated driver. It knows:
   [-i IDS] --gpu-reset                          reset GPUs
   compute-policy [-i IDS] --set-timeslice N     0=DEFAULT, 1=SHORT, 2=MEDIUM, 3=LONG
   compute-policy [-i IDS] -l                    list compute policies
-  mig [-i IDS] -lgip                            list GPU instance profiles
-IDS are indexes, UUIDs or PCI bus ids, with commas between.";
+  mig [-i IDS] -lgip | -lgi | -lci              list GPU instance profiles, GPU instances,
+                                                compute instances
+  mig [-i IDS] -cgi PROFILE[:START][,...] [-C]  create GPU instances, with -C the compute
+                                                instance that takes all of each
+  mig [-i IDS] -cci [PROFILE[,...]] [-gi IDS]   create compute instances
+  mig [-i IDS] -dci [-ci IDS] [-gi IDS]         destroy compute instances
+  mig [-i IDS] -dgi [-gi IDS]                   destroy GPU instances
+PROFILE is an id or a name. IDS of -i are indexes, UUIDs or PCI bus ids; all IDS have commas
+between.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,78 +1,113 @@
-//! `mig -lgip`: the profiles of GPU instances and how many more of each there can be.
+//! `mig`: lists of profiles and instances; instances made and destroyed by hand.
+//!
+//! Deeds go through NVML, so that whoever else acts on the GPU is in the way here too. Lists
+//! are read from the node's state, where NVML would take a call for each cell.
 
-use gpu_dra_sim_data::{StateError, mig_rules};
+mod create;
+mod destroy;
+mod gpus;
+mod list;
+mod profiles;
+mod raw;
+mod table;
 
 use crate::failure::Failure;
-use crate::target::{Smi, state_dir};
+use crate::target::Smi;
 
-pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let mut ids = None;
-    let mut list = false;
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        match arg.as_str() {
-            "-i" | "--id" => ids = Some(rest.next().ok_or_else(|| Failure::option("-i"))?),
-            "-lgip" | "--list-gpu-instance-profiles" => list = true,
-            other => return Err(Failure::option(other)),
-        }
-    }
-    if !list {
-        return Err(Failure::option("mig"));
-    }
-    profiles(&Smi::open()?, ids.map(String::as_str))
+/// The instances that are meant; None means all.
+#[derive(Default)]
+struct Ids {
+    gpu_instances: Option<Vec<u32>>,
+    compute_instances: Option<Vec<u32>>,
 }
 
-fn profiles(smi: &Smi, ids: Option<&str>) -> Result<(), Failure> {
-    let dir = state_dir()?;
-    let failed = |error: StateError| Failure::new(255, error.to_string());
-    let (node, state) = (dir.node().map_err(failed)?, dir.state().map_err(failed)?);
-    let mut rows = Vec::new();
-    for target in smi.targets(ids)? {
-        let uuid = target.device.uuid()?;
-        let of = node.gpus.iter().zip(&state.gpus).find(|(gpu, _)| gpu.uuid == uuid);
-        let Some((gpu, state)) = of.filter(|(_, state)| state.mig) else { continue };
-        let Some(table) = &gpu.model.mig else { continue };
-        let occupied = state.occupied();
-        let mut profiles: Vec<_> = table.profiles.iter().collect();
-        profiles.sort_by_key(|(_, profile)| (profile.slices, profile.memory_mib, profile.index));
-        for (id, profile) in profiles {
-            let hundredths = profile.memory_mib * 100 / 1024;
-            let free = mig_rules::remaining(table, &occupied, *id);
-            rows.push(format!(
-                "{:>4}  MIG {:<15}{id:>3}{:>6}/{:<2}{:>8}.{:02}{:>8}{:>7}{:>6}{:>6}",
-                target.index,
-                profile.name,
-                free,
-                profile.max,
-                hundredths / 100,
-                hundredths % 100,
-                "No",
-                profile.multiprocessors,
-                profile.decoders,
-                profile.encoders,
-            ));
-            rows.push(format!(
-                "{:>60}{:>6}{:>6}",
-                profile.copy_engines, profile.jpeg_engines, profile.ofa_engines
-            ));
+enum Command {
+    ListProfiles,
+    ListGpuInstances,
+    ListComputeInstances,
+    CreateGpuInstances(String),
+    /// The default profile where there is none.
+    CreateComputeInstances(Option<String>),
+    DestroyGpuInstances,
+    DestroyComputeInstances,
+}
+
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let mut gpus = None;
+    let mut ids = Ids::default();
+    let mut compute = false;
+    let mut command = None;
+    let mut rest = args.iter().map(String::as_str).peekable();
+    while let Some(arg) = rest.next() {
+        let (name, given) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (arg, None),
+        };
+        let asked = match name {
+            "-lgip" | "--list-gpu-instance-profiles" => Command::ListProfiles,
+            "-lgi" | "--list-gpu-instances" => Command::ListGpuInstances,
+            "-lci" | "--list-compute-instances" => Command::ListComputeInstances,
+            "-dgi" | "--destroy-gpu-instance" => Command::DestroyGpuInstances,
+            "-dci" | "--destroy-compute-instance" => Command::DestroyComputeInstances,
+            "-cci" | "--create-compute-instance" => {
+                let next = given.or_else(|| rest.next_if(|next| !next.starts_with('-')));
+                Command::CreateComputeInstances(next.map(str::to_owned))
+            }
+            "-C" | "--default-compute-instance" => {
+                compute = true;
+                continue;
+            }
+            _ => {
+                let mut value =
+                    || given.or_else(|| rest.next()).ok_or_else(|| Failure::option(name));
+                match name {
+                    "-i" | "--id" => gpus = Some(value()?),
+                    "-gi" | "--gpu-instance-id" => ids.gpu_instances = Some(list(name, value()?)?),
+                    "-ci" | "--compute-instance-id" => {
+                        ids.compute_instances = Some(list(name, value()?)?);
+                    }
+                    "-cgi" | "--create-gpu-instance" => {
+                        let profiles = value()?.to_owned();
+                        once(&mut command, Command::CreateGpuInstances(profiles), name)?;
+                    }
+                    _ => return Err(Failure::option(name)),
+                }
+                continue;
+            }
+        };
+        once(&mut command, asked, name)?;
+    }
+    let command = command.ok_or_else(|| Failure::option("mig"))?;
+    if compute && !matches!(command, Command::CreateGpuInstances(_)) {
+        return Err(Failure::option("-C"));
+    }
+    let smi = Smi::open()?;
+    let gpus = gpus::enabled(&smi, gpus)?;
+    let instances = ids.gpu_instances.as_deref();
+    match command {
+        Command::ListProfiles => {
+            profiles::list(&gpus);
+            Ok(())
         }
+        Command::ListGpuInstances => list::gpu_instances(&gpus),
+        Command::ListComputeInstances => list::compute_instances(&gpus, &ids),
+        Command::CreateGpuInstances(wanted) => create::gpu_instances(&smi, &gpus, &wanted, compute),
+        Command::CreateComputeInstances(wanted) => {
+            create::compute_instances(&smi, &gpus, wanted.as_deref(), instances)
+        }
+        Command::DestroyGpuInstances => destroy::gpu_instances(&smi, &gpus, instances),
+        Command::DestroyComputeInstances => destroy::compute_instances(&smi, &gpus, &ids),
     }
-    if rows.is_empty() {
-        return Err(Failure::new(6, "No MIG-enabled devices found."));
+}
+
+/// One command at a time.
+fn once(command: &mut Option<Command>, asked: Command, name: &str) -> Result<(), Failure> {
+    match command.replace(asked) {
+        None => Ok(()),
+        Some(_) => Err(Failure::option(name)),
     }
-    let rule = "-".repeat(76);
-    println!("+{rule}+");
-    for heading in [
-        " GPU instance profiles:",
-        " GPU  Name               ID   Instances   Memory     P2P     SM   DEC   ENC",
-        "                              Free/Total    GiB              CE  JPEG   OFA",
-    ] {
-        println!("|{heading:<76}|");
-    }
-    println!("|{}|", "=".repeat(76));
-    for row in rows {
-        println!("|{row:<76}|");
-    }
-    println!("+{rule}+");
-    Ok(())
+}
+
+fn list(name: &str, ids: &str) -> Result<Vec<u32>, Failure> {
+    ids.split(',').map(|id| id.trim().parse().map_err(|_| Failure::option(name))).collect()
 }

@@ -1,0 +1,213 @@
+//! The way from a question to a report: every node is tried by the allocator, those that
+//! don't fit are surveyed, equal ones are folded at once, so that memory doesn't grow with
+//! the cluster.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+
+use crate::advice::Adviser;
+use crate::catalog::Catalog;
+use crate::misses::Misses;
+use crate::on_node::{self, Examples, Key};
+use crate::question::{Question, full_name};
+use crate::report::{NodeGroup, NodeOutcome, Report, Verdict};
+use crate::{nodes, verdict};
+
+/// Names of nodes given for a group.
+const NAMES: usize = 3;
+/// Devices tried on one node, about a second of work. Once a node needed more, the others get
+/// less: a hostile claim must not take hours on thousands of nodes.
+const MAX_STEPS: usize = 2_000_000;
+const MAX_STEPS_AFTER: usize = 20_000;
+
+/// The objects of a cluster that have a say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cluster<'a> {
+    /// All slices.
+    pub slices: &'a [ResourceSlice],
+    /// All classes.
+    pub classes: &'a [DeviceClass],
+    /// All claims; those that are allocated take devices away.
+    pub claims: &'a [ResourceClaim],
+    /// All nodes.
+    pub nodes: &'a [Node],
+    /// Namespaces that may use adminAccess, where that is known.
+    pub admin_namespaces: Option<&'a [String]>,
+}
+
+/// Answers questions about one cluster, one after the other.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    cluster: Cluster<'a>,
+    allocator: Allocator<'a>,
+    catalog: Rc<Catalog<'a>>,
+}
+
+/// Nodes of which the same is to be said.
+pub(crate) struct Group {
+    pub(crate) key: Key,
+    pub(crate) examples: Examples,
+    pub(crate) count: usize,
+    pub(crate) names: Vec<String>,
+    pub(crate) error: Option<AllocateError>,
+}
+
+/// What the nodes came to.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) groups: Vec<Group>,
+    /// The first node that fits, with what it gives.
+    pub(crate) fit: Option<(String, Vec<AllocationResult>)>,
+}
+
+impl<'a> Explainer<'a> {
+    /// For a cluster as it is.
+    #[must_use]
+    pub fn new(cluster: Cluster<'a>) -> Self {
+        let allocated = Allocated::from_claims(cluster.claims);
+        let allocator = Allocator::new(cluster.slices, cluster.classes, allocated);
+        Self {
+            cluster,
+            allocator: allocator.with_max_steps(MAX_STEPS),
+            catalog: Rc::new(Catalog::of(cluster.slices)),
+        }
+    }
+
+    /// Answers; `progress` is told after each node how many are done.
+    pub fn explain(&mut self, question: &Question, progress: &mut dyn FnMut(usize)) -> Report {
+        self.answer(question, progress).0
+    }
+
+    /// As [`Self::explain`], and counts what the first node that fits would give as taken, for
+    /// questions that come after.
+    pub fn explain_and_take(
+        &mut self,
+        question: &Question,
+        progress: &mut dyn FnMut(usize),
+    ) -> Report {
+        let (report, findings) = self.answer(question, progress);
+        if let Some((_, results)) = findings.fit {
+            let open = question.claims.iter().filter(|claim| !Question::is_allocated(claim));
+            for (claim, result) in open.zip(&results) {
+                self.allocator.assume(&full_name(&claim.metadata), result);
+            }
+        }
+        report
+    }
+
+    fn answer(
+        &mut self,
+        question: &Question,
+        progress: &mut dyn FnMut(usize),
+    ) -> (Report, Findings) {
+        let open: Vec<&ResourceClaim> =
+            question.claims.iter().filter(|claim| !Question::is_allocated(claim)).collect();
+        let names: Vec<String> = open.iter().map(|claim| full_name(&claim.metadata)).collect();
+        let mut adviser = Adviser::new(self.cluster, Rc::clone(&self.catalog), question);
+        let mut misses = Misses::default();
+        let mut findings = Findings::default();
+        if question.missing.is_empty() && !adviser.is_rejected() && !open.is_empty() {
+            findings = self.all_nodes(question, &open, &names, &mut adviser, &mut misses, progress);
+        }
+        let (verdict, sentence) = verdict::of(question, &adviser, &findings, &open);
+        let nodes: Vec<NodeGroup> =
+            findings.groups.iter().map(|group| node_group(group, &names)).collect();
+        // Of what fits no one asks what else would have done.
+        let fits = verdict == Verdict::Fits;
+        let report = Report {
+            subject: question.subject.clone(),
+            verdict,
+            sentence,
+            advice: adviser.into_advice(fits),
+            nearest: if fits { Vec::new() } else { misses.into_nearest(&names) },
+            considered: findings.groups.iter().map(|group| group.count).sum(),
+            nodes,
+        };
+        (report, findings)
+    }
+
+    fn all_nodes(
+        &mut self,
+        question: &Question,
+        open: &[&ResourceClaim],
+        names: &[String],
+        adviser: &mut Adviser<'_>,
+        misses: &mut Misses,
+        progress: &mut dyn FnMut(usize),
+    ) -> Findings {
+        let mut findings = Findings::default();
+        let mut places: HashMap<Key, usize> = HashMap::new();
+        self.allocator.set_max_steps(MAX_STEPS);
+        let all: Vec<&ResourceClaim> = question.claims.iter().collect();
+        for (number, node) in self.cluster.nodes.iter().enumerate() {
+            let mut error = None;
+            let (key, examples) = match nodes::left_out(question.pod.as_ref(), &all, node) {
+                Some(why) => (on_node::left_out(why), Examples::default()),
+                None => {
+                    let outcome = self.allocator.allocate(node, open, &mut || "share".to_owned());
+                    if let Some(AllocateError::TooLong { .. }) = on_node::error(&outcome) {
+                        self.allocator.set_max_steps(MAX_STEPS_AFTER);
+                    }
+                    let survey = match &outcome {
+                        Outcome::Allocated(_) => None,
+                        Outcome::Refused(_) => self.allocator.survey(node, open).ok(),
+                    };
+                    if let Some(survey) = &survey {
+                        adviser.see(survey, self.allocator.allocated());
+                        misses.add(survey, number);
+                    }
+                    let examined = on_node::examine(survey.as_ref(), &outcome, names);
+                    error = on_node::error(&outcome).cloned();
+                    if let (Outcome::Allocated(results), None) = (outcome, &findings.fit) {
+                        findings.fit = Some((name_of(node), results));
+                    }
+                    examined
+                }
+            };
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                findings.groups.push(Group {
+                    key,
+                    examples: examples.clone(),
+                    count: 0,
+                    names: Vec::new(),
+                    error,
+                });
+                findings.groups.len() - 1
+            });
+            if let Some(group) = findings.groups.get_mut(place) {
+                group.count += 1;
+                if group.names.len() < NAMES {
+                    group.names.push(name_of(node));
+                }
+                group.examples.merge(examples);
+            }
+            progress(number + 1);
+        }
+        findings.groups.sort_by_key(|group| (group.key.outcome, std::cmp::Reverse(group.count)));
+        findings
+    }
+}
+
+fn name_of(node: &Node) -> String {
+    node.metadata.name.clone().unwrap_or_default()
+}
+
+fn node_group(group: &Group, claims: &[String]) -> NodeGroup {
+    let requests = on_node::requests(&group.key, &group.examples, claims);
+    NodeGroup {
+        count: group.count,
+        names: group.names.clone(),
+        outcome: group.key.outcome,
+        why: match (&group.key.note, group.key.outcome) {
+            (Some(note), _) => note.clone(),
+            (None, NodeOutcome::Fits) => "all claims can be allocated here".to_owned(),
+            (None, _) => verdict::why(&requests, group.examples.pools.first()),
+        },
+        pools: group.examples.pools.iter().cloned().collect(),
+        requests: if group.key.outcome == NodeOutcome::Fits { Vec::new() } else { requests },
+    }
+}

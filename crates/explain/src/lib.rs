@@ -1,0 +1,35 @@
+//! Why a pod or claim gets no device, or that it gets one: node by node, request by request,
+//! what removed which device, the value seen beside the value asked, and what would help.
+//!
+//! ```text
+//! objects (slices, classes, claims, nodes) ─▶ Explainer ─explain(Question)─▶ Report ─▶ text, JSON
+//!                                                 │
+//!                                    the allocator and the CEL that decide
+//! ```
+//!
+//! Contract: "fits" is said of a node exactly when the allocator allocates there, since the
+//! allocator is asked. Advice is about the words of an object; it never changes a verdict.
+//! Nothing here does I/O or knows a cluster; CPU and memory of nodes are not looked at.
+
+#![forbid(unsafe_code)]
+
+mod advice;
+mod catalog;
+mod causes;
+mod explainer;
+pub mod manifest;
+mod misses;
+mod nodes;
+mod on_node;
+mod question;
+mod report;
+pub mod text;
+mod verdict;
+mod words;
+
+pub use explainer::{Cluster, Explainer};
+pub use question::{Known, Question};
+pub use report::{
+    Advice, Cause, CauseKind, Nearest, NodeGroup, NodeOutcome, Removed, Report, RequestOnNode,
+    Verdict,
+};

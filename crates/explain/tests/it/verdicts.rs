@@ -1,0 +1,114 @@
+//! "Fits" is said of a node exactly when Kubernetes' allocator allocates there: on recorded
+//! clusters, with the verdict of k8s.io/dynamic-resource-allocation 0.36.3 for each node.
+
+use gpu_dra_explain::{Cluster, Explainer, NodeOutcome, Question, Verdict, text};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use serde_json::Value;
+
+const WORLDS: &str = include_str!("../data/worlds.jsonl");
+
+fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[test]
+fn fits_is_said_exactly_when_the_scheduler_allocates() {
+    let (mut nodes_seen, mut fits_seen) = (0, 0);
+    for (number, line) in WORLDS.lines().enumerate() {
+        let world: Value = serde_json::from_str(line).unwrap();
+        let slices: Vec<ResourceSlice> = list(&world["slices"]);
+        let classes: Vec<DeviceClass> = list(&world["classes"]);
+        let taken: Vec<ResourceClaim> = list(&world["allocated"]);
+        let nodes: Vec<Node> = list(&world["nodes"]);
+        let question = Question {
+            subject: "claims".to_owned(),
+            claims: list(&world["claims"]),
+            ..Question::default()
+        };
+        let verdicts = world["verdicts"].as_array().unwrap();
+        // One question for all nodes, and one for each node by itself.
+        let cluster = |nodes| Cluster {
+            slices: &slices,
+            classes: &classes,
+            claims: &taken,
+            nodes,
+            admin_namespaces: None,
+        };
+        let report = Explainer::new(cluster(&nodes)).explain(&question, &mut |_| {});
+        let counted: usize = report.nodes.iter().map(|group| group.count).sum();
+        assert_eq!(counted, nodes.len(), "world {number}");
+        let of = |outcome: NodeOutcome| -> usize {
+            report.nodes.iter().filter(|g| g.outcome == outcome).map(|g| g.count).sum()
+        };
+        let fit = verdicts.iter().filter(|verdict| verdict.is_array()).count();
+        let errors = verdicts.iter().filter(|verdict| **verdict == "error").count();
+        nodes_seen += nodes.len();
+        fits_seen += fit;
+        let shown = text::plain(&report);
+        assert_eq!(of(NodeOutcome::Fits), fit, "world {number}: {verdicts:?}\n{shown}");
+        assert_eq!(of(NodeOutcome::Error), errors, "world {number}: {verdicts:?}\n{shown}");
+        let want = match (errors, fit) {
+            (0, 0) => Verdict::DoesNotFit,
+            (0, _) => Verdict::Fits,
+            _ => Verdict::Stopped,
+        };
+        assert_eq!(report.verdict, want, "world {number}\n{shown}");
+        // What doesn't fit has a reason in words.
+        for group in report.nodes.iter().filter(|group| group.outcome != NodeOutcome::Fits) {
+            assert!(!group.why.is_empty() && group.why.len() < 500, "world {number}\n{shown}");
+        }
+    }
+    assert!(nodes_seen >= 300 && fits_seen >= 75, "{nodes_seen} nodes, {fits_seen} fit");
+}
+
+/// Equal nodes are one group, however many.
+#[test]
+fn thousands_of_equal_nodes_are_one_line() {
+    let mut slices: Vec<ResourceSlice> = Vec::new();
+    let mut nodes: Vec<Node> = Vec::new();
+    for number in 0..1000 {
+        let name = format!("node-{number:04}");
+        slices.push(
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "driver": "gpu.nvidia.com", "nodeName": name,
+                    "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{
+                        "name": "gpu-0",
+                        "attributes": {"type": {"string": "gpu"}, "uuid": {"string": format!("GPU-{number}")}},
+                        "capacity": {"memory": {"value": "81559Mi"}},
+                    }],
+                },
+            }))
+            .unwrap(),
+        );
+        nodes
+            .push(serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap());
+    }
+    let classes: Vec<DeviceClass> = serde_json::from_value(serde_json::json!([
+        {"metadata": {"name": "gpu"}, "spec": {}},
+    ]))
+    .unwrap();
+    let claim: ResourceClaim = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {
+            "deviceClassName": "gpu",
+            "selectors": [{"cel": {"expression":
+                "device.attributes['gpu.nvidia.com'].uuid == 'GPU-x' && device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0"}}],
+        }}]}},
+    }))
+    .unwrap();
+    let cluster = Cluster {
+        slices: &slices,
+        classes: &classes,
+        claims: &[],
+        nodes: &nodes,
+        admin_namespaces: None,
+    };
+    let mut calls = 0;
+    let report = Explainer::new(cluster).explain(&Question::of_claim(&claim), &mut |_| calls += 1);
+    assert_eq!((report.nodes.len(), report.nodes[0].count, calls), (1, 1000, 1000));
+    assert!(text::plain(&report).lines().count() < 20, "{}", text::plain(&report));
+}

@@ -1,0 +1,58 @@
+//! A cluster from YAML, and reports on the pods of a file.
+
+use gpu_dra_explain::manifest::Manifests;
+use gpu_dra_explain::{Cluster, Explainer, Known, Question, Report};
+use serde_json::Value;
+
+pub(crate) const INVENTORY: &str = include_str!("../data/inventory.yaml");
+
+pub(crate) fn documents(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).unwrap()
+}
+
+/// What is in the files, later slices in place of earlier ones of their name.
+pub(crate) fn manifests(files: &[&str]) -> Manifests {
+    let mut all = Manifests::default();
+    for document in files.iter().flat_map(|file| documents(file)) {
+        all.add(document, "default");
+    }
+    let mut slices: Vec<k8s_openapi::api::resource::v1::ResourceSlice> = Vec::new();
+    for slice in all.slices.drain(..) {
+        slices.retain(|known| known.metadata.name != slice.metadata.name);
+        slices.push(slice);
+    }
+    all.slices = slices;
+    all
+}
+
+/// Reports on every pod of the files in order, each after those before it have their devices.
+pub(crate) fn reports(files: &[&str]) -> Vec<Report> {
+    let all = manifests(files);
+    let admin: Vec<String> = all
+        .namespaces
+        .iter()
+        .filter(|namespace| {
+            let labels = namespace.metadata.labels.as_ref();
+            labels.is_some_and(|l| {
+                l.get("resource.kubernetes.io/admin-access").is_some_and(|v| v == "true")
+            })
+        })
+        .filter_map(|namespace| namespace.metadata.name.clone())
+        .collect();
+    let cluster = Cluster {
+        slices: &all.slices,
+        classes: &all.classes,
+        claims: &[],
+        nodes: &all.nodes,
+        admin_namespaces: Some(&admin),
+    };
+    let known = Known { claims: &all.claims, templates: &all.templates, classes: &all.classes };
+    let mut explainer = Explainer::new(cluster);
+    let mut questions: Vec<Question> =
+        all.pods.iter().map(|pod| Question::of_pod(pod, &known)).collect();
+    if questions.is_empty() {
+        questions.extend(all.claims.iter().map(Question::of_claim));
+        questions.extend(all.templates.iter().map(Question::of_template));
+    }
+    questions.iter().map(|question| explainer.explain_and_take(question, &mut |_| {})).collect()
+}

@@ -1,0 +1,294 @@
+//! The objects of a cluster that have a say about devices, listed page by page and cut down
+//! to what is looked at, so that thousands of nodes fit in little memory.
+
+use std::fmt::Debug;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use gpu_dra_explain::Advice;
+use gpu_dra_explain::manifest::Manifests;
+use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus, Pod};
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// What a cluster, or a file in its place, has.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) slices: Vec<ResourceSlice>,
+    pub(crate) classes: Vec<DeviceClass>,
+    pub(crate) claims: Vec<ResourceClaim>,
+    pub(crate) templates: Vec<ResourceClaimTemplate>,
+    pub(crate) nodes: Vec<Node>,
+    /// The pod that is asked about.
+    pub(crate) pod: Option<Pod>,
+    /// Those of the files; a cluster's are not read.
+    namespaces: Vec<Namespace>,
+    /// What couldn't be read.
+    pub(crate) notes: Vec<Advice>,
+}
+
+impl Objects {
+    /// Of files alone. Nodes that only slices know are made up.
+    pub(crate) fn of(files: Manifests) -> Self {
+        let mut objects = Self {
+            slices: files.slices,
+            classes: files.classes,
+            claims: files.claims,
+            templates: files.templates,
+            nodes: files.nodes,
+            namespaces: files.namespaces,
+            ..Self::default()
+        };
+        objects.name_nodes();
+        objects
+    }
+
+    /// Adds the nodes that slices name and that aren't known.
+    pub(crate) fn name_nodes(&mut self) {
+        let known: std::collections::BTreeSet<_> =
+            self.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
+        let named = self.slices.iter().filter_map(|slice| slice.spec.node_name.clone());
+        let mut missing: Vec<String> = named.filter(|name| !known.contains(name)).collect();
+        missing.sort();
+        missing.dedup();
+        self.nodes.extend(missing.into_iter().map(|name| {
+            let hostname = ("kubernetes.io/hostname".to_owned(), name.clone());
+            let labels = Some([hostname].into_iter().collect());
+            let metadata = ObjectMeta { name: Some(name), labels, ..ObjectMeta::default() };
+            Node { metadata, ..Node::default() }
+        }));
+    }
+
+    /// Puts what files have in place of objects of the same name.
+    pub(crate) fn lay_over(&mut self, files: &Manifests) {
+        put(&mut self.classes, &files.classes, |class| &class.metadata);
+        put(&mut self.claims, &files.claims, |claim| &claim.metadata);
+        put(&mut self.templates, &files.templates, |template| &template.metadata);
+        put(&mut self.slices, &files.slices, |slice| &slice.metadata);
+        put(&mut self.nodes, &files.nodes, |node| &node.metadata);
+        put(&mut self.namespaces, &files.namespaces, |namespace| &namespace.metadata);
+    }
+
+    /// Namespaces that are known to allow adminAccess; None where no namespace is known.
+    pub(crate) fn admin_namespaces(&self) -> Option<Vec<String>> {
+        if self.namespaces.is_empty() {
+            return None;
+        }
+        let label = "resource.kubernetes.io/admin-access";
+        let allows = |namespace: &&Namespace| {
+            let labels = namespace.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(label)).is_some_and(|value| value == "true")
+        };
+        let allowing = self.namespaces.iter().filter(allows);
+        Some(allowing.filter_map(|namespace| namespace.metadata.name.clone()).collect())
+    }
+}
+
+fn put<T: Clone>(into: &mut Vec<T>, from: &[T], metadata: impl Fn(&T) -> &ObjectMeta) {
+    for object in from {
+        let (name, namespace) = (&metadata(object).name, &metadata(object).namespace);
+        let same =
+            |known: &T| metadata(known).name == *name && metadata(known).namespace == *namespace;
+        into.retain(|known| !same(known));
+        into.push(object.clone());
+    }
+}
+
+/// A client for the cluster that kubectl would use, or for the one that a pod runs in.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> anyhow::Result<Client> {
+    // An error says that a provider is chosen already, which is as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let file = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let config = match (file, kubeconfig) {
+        (Ok(file), _) => {
+            let options = KubeConfigOptions {
+                context: context.map(str::to_owned),
+                ..KubeConfigOptions::default()
+            };
+            kube::Config::from_custom_kubeconfig(file, &options)
+                .await
+                .context("the kubeconfig can't be used")?
+        }
+        (Err(error), Some(path)) => {
+            return Err(error).with_context(|| format!("can't read kubeconfig {}", path.display()));
+        }
+        // In a pod there is none, but a service account.
+        (Err(error), None) => match kube::Config::incluster() {
+            Ok(config) => config,
+            Err(_) => {
+                let what = "no cluster: give --kubeconfig, or --node or --slices instead";
+                return Err(error).context(what);
+            }
+        },
+    };
+    Client::try_from(config).context("can't make a client for the API server")
+}
+
+/// Lists all, and gets the pod.
+pub(crate) async fn objects(
+    client: Client,
+    namespace: &str,
+    pod: Option<&str>,
+) -> anyhow::Result<Objects> {
+    let mut objects = Objects {
+        slices: list(Api::all(client.clone()), "resourceslices", |slice| slice).await?,
+        classes: list(Api::all(client.clone()), "deviceclasses", |class| class).await?,
+        ..Objects::default()
+    };
+    match list(Api::all(client.clone()), "resourceclaims", slim_claim).await {
+        Ok(claims) => objects.claims = claims,
+        Err(error) if is_forbidden(&error) => {
+            let own = Api::namespaced(client.clone(), namespace);
+            objects.claims = list(own, "resourceclaims", slim_claim).await?;
+            objects.notes.push(Advice {
+                about: "resourceclaims".to_owned(),
+                problem: format!(
+                    "only those of namespace {namespace} may be listed: devices that others hold look free"
+                ),
+                fix: Some("let this user list resourceclaims in all namespaces".to_owned()),
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    match list(Api::all(client.clone()), "nodes", slim_node).await {
+        Ok(nodes) => objects.nodes = nodes,
+        Err(error) if is_forbidden(&error) => {
+            objects.name_nodes();
+            objects.notes.push(Advice {
+                about: "nodes".to_owned(),
+                problem: "they may not be listed: labels, taints and cordons are unknown, nodes without slices left out"
+                    .to_owned(),
+                fix: Some("let this user list nodes".to_owned()),
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    let own = Api::namespaced(client.clone(), namespace);
+    objects.templates = list(own, "resourceclaimtemplates", |template| template).await?;
+    if let Some(name) = pod {
+        let pods: Api<Pod> = Api::namespaced(client, namespace);
+        let found = pods.get_opt(name).await;
+        objects.pod = found.with_context(|| format!("can't get pod {namespace}/{name}"))?;
+    }
+    Ok(objects)
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
+}
+
+/// All objects of a kind, page by page, each cut down at once.
+async fn list<T>(api: Api<T>, what: &str, cut: impl Fn(T) -> T) -> anyhow::Result<Vec<T>>
+where
+    T: Clone + DeserializeOwned + Debug,
+{
+    let mut progress = Progress::new(what, None);
+    let mut objects = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = match api.list(&params).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
+                // The list took longer than the server keeps its state: once more, in one go.
+                objects.clear();
+                params = ListParams::default();
+                continue;
+            }
+            Err(error) => {
+                progress.end();
+                let old = matches!(&error, kube::Error::Api(status) if status.code == 404);
+                let hint =
+                    if old { ": resource.k8s.io/v1 is there from Kubernetes 1.34 on" } else { "" };
+                return Err(error).with_context(|| format!("can't list {what}{hint}"));
+            }
+        };
+        objects.extend(page.items.into_iter().map(&cut));
+        progress.show(objects.len());
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+            None => break,
+        }
+    }
+    progress.end();
+    Ok(objects)
+}
+
+/// A node without images, addresses and the like.
+fn slim_node(node: Node) -> Node {
+    let metadata = ObjectMeta {
+        name: node.metadata.name,
+        labels: node.metadata.labels,
+        ..ObjectMeta::default()
+    };
+    let spec = node.spec.map(|spec| NodeSpec {
+        taints: spec.taints,
+        unschedulable: spec.unschedulable,
+        ..NodeSpec::default()
+    });
+    let status = node
+        .status
+        .map(|status| NodeStatus { allocatable: status.allocatable, ..NodeStatus::default() });
+    Node { metadata, spec, status }
+}
+
+/// A claim without what fields whose are.
+fn slim_claim(mut claim: ResourceClaim) -> ResourceClaim {
+    claim.metadata.managed_fields = None;
+    claim.metadata.annotations = None;
+    claim
+}
+
+/// One line on a terminal's stderr that counts up; nothing where no one watches.
+pub(crate) struct Progress {
+    what: String,
+    all: Option<usize>,
+    watched: bool,
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new(what: &str, all: Option<usize>) -> Self {
+        let watched = std::io::stderr().is_terminal();
+        Self { what: what.to_owned(), all, watched, shown: None }
+    }
+
+    pub(crate) fn show(&mut self, done: usize) {
+        let due = self.shown.is_none_or(|shown| shown.elapsed() > Duration::from_millis(100));
+        if !self.watched || !due {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let of = self.all.map_or_else(String::new, |all| format!(" of {all}"));
+        self.write(&format!("\r{done}{of} {}", self.what));
+    }
+
+    /// Takes the line away.
+    pub(crate) fn end(&mut self) {
+        if self.watched && self.shown.take().is_some() {
+            self.write(&format!("\r{}\r", " ".repeat(self.what.len() + 24)));
+        }
+    }
+
+    /// That nobody can be told how far it is is no reason to stop.
+    fn write(&self, text: &str) {
+        let mut stderr = std::io::stderr();
+        drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+    }
+}

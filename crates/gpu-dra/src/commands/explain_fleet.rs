@@ -1,0 +1,88 @@
+//! Fleets without a cluster: simulated nodes, and objects from files.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use gpu_dra_explain::manifest::Manifests;
+use gpu_dra_nvml::Gpus as _;
+use gpu_dra_slices::{Names, Policy, SliceContent, build};
+use k8s_openapi::api::resource::v1::{ResourcePool, ResourceSlice, ResourceSliceSpec};
+
+use super::explain_cluster::Objects;
+use super::simulated::Simulated;
+use crate::rig::DRIVER;
+
+/// The standard DeviceClasses.
+const CLASSES: &str = include_str!("../../../../deploy/deviceclasses.yaml");
+
+/// The documents of files, - for stdin.
+pub(crate) fn read(paths: &[PathBuf], namespace: &str) -> anyhow::Result<Manifests> {
+    let mut all = Manifests::default();
+    for path in paths {
+        let mut text = String::new();
+        if path.as_os_str() == "-" {
+            std::io::stdin().read_to_string(&mut text).context("can't read stdin")?;
+        } else {
+            text = std::fs::read_to_string(path)
+                .with_context(|| format!("can't read {}", path.display()))?;
+        }
+        add(&mut all, &text, namespace).with_context(|| path.display().to_string())?;
+    }
+    Ok(all)
+}
+
+fn add(to: &mut Manifests, text: &str, namespace: &str) -> anyhow::Result<()> {
+    let documents: Vec<serde_json::Value> =
+        serde_saphyr::from_multiple(text).context("not YAML or JSON")?;
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        to.add(document, namespace);
+    }
+    Ok(())
+}
+
+/// Simulated nodes with what the node agent would publish of them, and the standard classes.
+pub(crate) fn simulated(nodes: &[String]) -> anyhow::Result<Objects> {
+    let mut classes = Manifests::default();
+    add(&mut classes, CLASSES, "default")?;
+    let mut objects = Objects::of(classes);
+    for (number, spec) in nodes.iter().enumerate() {
+        objects.slices.extend(slices_of(spec, &format!("node-{number}"))?);
+    }
+    objects.name_nodes();
+    Ok(objects)
+}
+
+/// What the node agent would publish of a simulated node.
+pub(crate) fn slices_of(spec: &str, node: &str) -> anyhow::Result<Vec<ResourceSlice>> {
+    let simulated = Simulated::stage(spec)?;
+    let place = simulated.place();
+    let inventory = gpu_dra_node::driver(place.root(), place.trees()).probe()?;
+    let mut names = Names::default();
+    names.assign(&inventory);
+    let pool = build(&inventory, &names, &Policy::default(), &BTreeSet::new()).pool;
+    let count = i64::try_from(pool.slices.len()).context("more slices than can be counted")?;
+    let slices = pool.slices.into_iter().enumerate().map(|(number, content)| {
+        let mut slice = ResourceSlice {
+            spec: ResourceSliceSpec {
+                driver: DRIVER.to_owned(),
+                node_name: Some(node.to_owned()),
+                pool: ResourcePool {
+                    name: node.to_owned(),
+                    generation: 1,
+                    resource_slice_count: count,
+                },
+                ..ResourceSliceSpec::default()
+            },
+            ..ResourceSlice::default()
+        };
+        slice.metadata.name = Some(format!("{node}-{number}"));
+        match content {
+            SliceContent::Devices(devices) => slice.spec.devices = Some(devices),
+            SliceContent::Counters(sets) => slice.spec.shared_counters = Some(sets),
+        }
+        slice
+    });
+    Ok(slices.collect())
+}
