@@ -14,7 +14,8 @@ install-driver() {
 install-examples() {
 	local file pod
 	for file in "$tree"/examples/*.yaml; do
-		[[ ${file##*/} != *extended-resource.yaml || $E2E_MINOR != 1.35 ]] || continue
+		# On by default since 1.36.
+		[[ ${file##*/} != @(*extended-resource|mig-*).yaml || $E2E_MINOR != 1.35 ]] || continue
 		cp "$file" "$state/example.yaml"
 		command kubectl apply --filename "$state/example.yaml" --output json |
 			jq --raw-output '.items[]?, . | select(.kind == "Pod").metadata | "\(.namespace) \(.name)"' >"$state/pods"

@@ -33,6 +33,7 @@ running_pods() {
 
 # Seven 1g.10gb on each of eight H100s, and not one more; one that goes makes room for one that waits.
 mig-fill-the-node() {
+	needs_kubernetes 1.36
 	mig_template small 1g.10gb
 	apply <<-END
 		apiVersion: apps/v1
@@ -67,8 +68,19 @@ mig-fill-the-node() {
 	eventually 60 no_partitions
 }
 
+# Where the API server drops counters, partitions could be allocated that overlap: none is published, and whole GPUs are.
+mig-without-counters() {
+	((${E2E_MINOR#1.} < 36)) || exit 77
+	same "MIG devices" "$(mig_devices | jq length)" 0
+	same "whole GPUs" "$(devices | jq 'map(select(has("consumesCounters") or .attributes.partitionable.bool)) | length')" 0
+	holds "what the node agent says" "$(driver logs "$(driver_pod)")" DRAPartitionableDevices
+	claim whole
+	sleeper whole whole
+}
+
 # Four profiles of one GPU in one claim: each container sees its own alone.
 mig-mixed-profiles() {
+	needs_kubernetes 1.36
 	claim_of mixed "{requests: [$(mig_request a 1g.10gb), $(mig_request b 1g.10gb), $(mig_request c 2g.20gb), $(mig_request d 3g.40gb)],
 		constraints: [{matchAttribute: gpu.nvidia.com/parentUUID}]}"
 	local request containers=()
@@ -97,6 +109,7 @@ mig-mixed-profiles() {
 
 # A GPU is partitioned, or it is whole, and goes from one to the other by itself.
 mig-and-whole() {
+	needs_kubernetes 1.36
 	claim_of parts "{requests: [$(mig_request all 7g.80gb 'count: 8')]}"
 	sleeper parts parts
 	hardware_has '[.gpus[].mig]' '[true,true,true,true,true,true,true,true,false,false]'
@@ -123,6 +136,7 @@ mig-and-whole() {
 
 # The node agent is killed between GPU instance and compute instance, on the way in and on the way out.
 mig-killed-halfway() {
+	needs_kubernetes 1.36
 	local foreign='[.gpus[0].instances[] | [.profile, .placement.start, (.compute | length)]]'
 	smi -i 0 -mig 1
 	smi mig -i 0 -cgi 14:2 -C
@@ -174,4 +188,22 @@ offered() {
 	local are
 	are=$(slices | jq --raw-output --arg gpu "$1" '[.[].spec.devices // [] | .[].name | select(. == $gpu or startswith($gpu + "-"))] | sort | join(" ")')
 	[[ $are == "$2" ]] || { echo "$1 is offered as $are" && return 1; }
+}
+
+# What is published of eight GPUs of every model is taken by the API server as it is.
+mig-every-model() {
+	needs_kubernetes 1.36
+	local model slices
+	for model in a30 a100-40 a100-80 h100-80 h100-pcie h200 b200 gb200 rtx-pro-6000; do
+		slices=$("$DRIVER_BIN_DIR/gpu-dra" inventory --node "8x$model:mig=on" --slices --output json | jq --arg model "$model" '
+			length as $count | to_entries[] | {apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", metadata: {name: "\($model)-\(.key)"},
+				spec: (.value + {driver: "\($model).example.com", nodeName: "nowhere", pool: {name: "nowhere", generation: 1, resourceSliceCount: $count}})}')
+		echo "$slices" | command kubectl create --filename - >/dev/null
+		same "slices of $model as the API server has them" "$(command kubectl get resourceslices --field-selector spec.driver="$model.example.com" --output json |
+			jq '[.items[] | .spec | (.devices // .sharedCounters)] | flatten | length')" "$(jq --slurp '[.[] | .spec | (.devices // .sharedCounters)] | flatten | length' <<<"$slices")"
+		same "partitions of $model with counters" "$(command kubectl get resourceslices --field-selector spec.driver="$model.example.com" --output json |
+			jq '[.items[].spec.devices // [] | .[] | select(.attributes.type.string == "mig") | has("consumesCounters")] | all')" true
+		figure "8 x $model: $(jq --slurp 'length' <<<"$slices") slices, $(jq --compact-output . <<<"$slices" | wc --bytes) bytes"
+		command kubectl get resourceslices --output name | grep "/$model-[0-9]" | xargs kubectl delete >/dev/null
+	done
 }

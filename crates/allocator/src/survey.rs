@@ -155,8 +155,10 @@ impl<'a> Allocator<'a> {
         if let Err(reason) = capacity::check(&found.capacity, &request.capacity, left) {
             obstacles.push((*reason).into());
         }
-        if !found.consumes.is_empty()
-            && !(found.is_shareable() && self.allocated.is_consumed(&found.id))
+        // The first share of a device has taken its counters for all of them.
+        let counted = found.is_shareable() && self.allocated.is_consumed(&found.id);
+        if !counted
+            && !found.consumes.is_empty()
             && let Some(available) = available.get(found.pool)
             && let Err(reason) = Taken::default().take(&found.consumes, available)
         {

@@ -24,7 +24,7 @@ pub struct Term {
     pub span: (usize, usize),
     /// Why it has no value; None where it is false.
     pub error: Option<EvalError>,
-    /// The comparisons in it that decided; several for the sides of an `||`.
+    /// The comparisons in it that decided; several for the sides of an `||`, the first eight.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -112,7 +112,10 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The terms to blame; empty where the device matches.
+/// Terms, and comparisons of one term, that are told: expressions join hundreds by `||`.
+const MOST: usize = 8;
+
+/// The terms to blame, the first few; empty where the device matches.
 pub(crate) fn explain(
     root: &Node,
     slots: usize,
@@ -135,6 +138,9 @@ struct Explainer<'a, 't> {
 
 impl<'a> Explainer<'a, '_> {
     fn terms(&mut self, node: &'a Node) {
+        if self.terms.len() >= MOST {
+            return;
+        }
         match &node.kind {
             Kind::And(terms) => terms.iter().for_each(|term| self.terms(term)),
             Kind::Bind(bind) => {
@@ -161,6 +167,9 @@ impl<'a> Explainer<'a, '_> {
         match &node.kind {
             Kind::And(terms) | Kind::Or(terms) => {
                 for term in terms {
+                    if into.len() >= MOST {
+                        return;
+                    }
                     if !matches!(self.evaluator.eval(term), Ok(Value::Bool(true))) {
                         self.comparisons(term, into);
                     }

@@ -45,6 +45,8 @@ pub struct Explainer<'a> {
     cluster: Cluster<'a>,
     allocator: Allocator<'a>,
     catalog: Rc<Catalog<'a>>,
+    /// What earlier questions were given, by claim.
+    taken: HashMap<String, AllocationResult>,
 }
 
 /// Nodes of which the same is to be said.
@@ -74,6 +76,7 @@ impl<'a> Explainer<'a> {
             cluster,
             allocator: allocator.with_max_steps(MAX_STEPS),
             catalog: Rc::new(Catalog::of(cluster.slices)),
+            taken: HashMap::new(),
         }
     }
 
@@ -89,11 +92,19 @@ impl<'a> Explainer<'a> {
         question: &Question,
         progress: &mut dyn FnMut(usize),
     ) -> Report {
-        let (report, findings) = self.answer(question, progress);
+        let mut question = question.clone();
+        for claim in &mut question.claims {
+            if let Some(taken) = self.taken.get(&full_name(&claim.metadata)) {
+                claim.status.get_or_insert_default().allocation = Some(taken.clone());
+            }
+        }
+        let (report, findings) = self.answer(&question, progress);
         if let Some((_, results)) = findings.fit {
             let open = question.claims.iter().filter(|claim| !Question::is_allocated(claim));
-            for (claim, result) in open.zip(&results) {
-                self.allocator.assume(&full_name(&claim.metadata), result);
+            for (claim, result) in open.zip(results) {
+                let name = full_name(&claim.metadata);
+                self.allocator.assume(&name, &result);
+                self.taken.insert(name, result);
             }
         }
         report
@@ -111,7 +122,7 @@ impl<'a> Explainer<'a> {
         let mut misses = Misses::default();
         let mut findings = Findings::default();
         if question.missing.is_empty() && !adviser.is_rejected() && !open.is_empty() {
-            findings = self.all_nodes(question, &open, &names, &mut adviser, &mut misses, progress);
+            findings = self.all_nodes(question, &open, &mut adviser, &mut misses, progress);
         }
         let (verdict, sentence) = verdict::of(question, &adviser, &findings, &open);
         let nodes: Vec<NodeGroup> =
@@ -134,7 +145,6 @@ impl<'a> Explainer<'a> {
         &mut self,
         question: &Question,
         open: &[&ResourceClaim],
-        names: &[String],
         adviser: &mut Adviser<'_>,
         misses: &mut Misses,
         progress: &mut dyn FnMut(usize),
@@ -160,7 +170,7 @@ impl<'a> Explainer<'a> {
                         adviser.see(survey, self.allocator.allocated());
                         misses.add(survey, number);
                     }
-                    let examined = on_node::examine(survey.as_ref(), &outcome, names);
+                    let examined = on_node::examine(survey.as_ref(), &outcome);
                     error = on_node::error(&outcome).cloned();
                     if let (Outcome::Allocated(results), None) = (outcome, &findings.fit) {
                         findings.fit = Some((name_of(node), results));

@@ -35,11 +35,14 @@ struct RequestKey {
     removed: Vec<RemovedKey>,
 }
 
-/// What is the same for devices that are removed together; causes without what was seen.
+/// A cause without what was seen.
+type Rule = (CauseKind, String, Option<String>);
+
+/// What is the same for devices that are removed together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct RemovedKey {
     kind: CauseKind,
-    rules: Vec<(CauseKind, String, Option<String>)>,
+    rules: Vec<Rule>,
     what: String,
     count: usize,
 }
@@ -60,11 +63,7 @@ struct RemovedExamples {
 }
 
 /// What a node comes to.
-pub(crate) fn examine(
-    survey: Option<&Survey<'_>>,
-    outcome: &Outcome,
-    claims: &[String],
-) -> (Key, Examples) {
+pub(crate) fn examine(survey: Option<&Survey<'_>>, outcome: &Outcome) -> (Key, Examples) {
     let (result, note, rejected) = match outcome {
         Outcome::Allocated(_) => (NodeOutcome::Fits, None, &[][..]),
         Outcome::Refused(refusal) => match &refusal.error {
@@ -82,7 +81,7 @@ pub(crate) fn examine(
     // In an attempt a device may also be refused for what the attempt took before.
     let dynamic = dynamic(rejected);
     for request in &survey.requests {
-        let (request_key, removed) = of_request(request, &dynamic, claims);
+        let (request_key, removed) = of_request(request, &dynamic);
         key.requests.push(request_key);
         examples.removed.push(removed);
     }
@@ -101,15 +100,8 @@ fn dynamic(rejected: &[Rejection]) -> Dynamic<'_> {
     keyed.collect()
 }
 
-fn of_request(
-    request: &Surveyed<'_>,
-    dynamic: &Dynamic<'_>,
-    _claims: &[String],
-) -> (RequestKey, Vec<RemovedExamples>) {
-    let mut groups: BTreeMap<
-        (Vec<(CauseKind, String, Option<String>)>, &str),
-        (usize, RemovedExamples),
-    > = BTreeMap::new();
+fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec<RemovedExamples>) {
+    let mut groups: BTreeMap<(Vec<Rule>, &str), (usize, RemovedExamples)> = BTreeMap::new();
     let (mut selected, mut usable) = (0, 0);
     for found in &request.devices {
         let mut causes: Vec<Cause> = found.obstacles.iter().map(cause).collect();

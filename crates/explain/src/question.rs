@@ -11,6 +11,10 @@ use k8s_openapi::api::resource::v1::{
 };
 
 use crate::report::Advice;
+use crate::words;
+
+/// `ResourceClaimReservedForMaxSize`: pods that can use one claim.
+const MAX_USERS: usize = 256;
 
 /// What is asked.
 #[derive(Debug, Clone, Default)]
@@ -114,7 +118,37 @@ impl Question {
             }
         }
         question.claims.extend(extended_resources(pod, known.classes));
+        question.note(pod);
         question
+    }
+
+    /// What the pod itself and its claims say about why it waits.
+    fn note(&mut self, pod: &Pod) {
+        let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        let gates: Vec<&str> = gates.map(|gate| gate.name.as_str()).collect();
+        if !gates.is_empty() {
+            let problem = format!("has scheduling gates: {}", gates.join(", "));
+            let fix = "the scheduler waits until those who set them take them away".to_owned();
+            self.notes.push(Advice::new(&self.subject, problem, fix));
+        }
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let refused = conditions.filter(|c| c.type_ == "PodScheduled" && c.status == "False");
+        for message in refused.filter_map(|condition| condition.message.as_ref()) {
+            let problem = format!("the scheduler says: {}", words::shortened(message));
+            self.notes.push(Advice::new(&self.subject, problem, None));
+        }
+        for claim in &self.claims {
+            let about = format!("claim {}", full_name(&claim.metadata));
+            if claim.metadata.deletion_timestamp.is_some() {
+                let problem = "is being deleted: no pod can use it any more";
+                self.notes.push(Advice::new(&about, problem, None));
+            }
+            let users = claim.status.as_ref().and_then(|status| status.reserved_for.as_ref());
+            if users.is_some_and(|users| users.len() >= MAX_USERS) {
+                let problem = format!("is used by {MAX_USERS} pods, which is the most");
+                self.notes.push(Advice::new(&about, problem, None));
+            }
+        }
     }
 
     pub(crate) fn is_allocated(claim: &ResourceClaim) -> bool {

@@ -74,7 +74,12 @@ pub(crate) fn rule(term: &Term) -> String {
             _ => format!("{} {}", subject(comparison), wanted(comparison)),
         })
         .collect();
-    parts.join(" or ")
+    match parts.as_slice() {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first} or {second} or {third} or others")
+        }
+        parts => parts.join(" or "),
+    }
 }
 
 /// The first of a list, and how many more.

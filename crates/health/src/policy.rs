@@ -83,8 +83,9 @@ pub struct Policy {
     pub retired_pages_pending: Verdict,
     /// NVLink links that were up are down.
     pub nvlink_down: Verdict,
-    /// After so many readings in a row in which the driver asks for nothing, what came by
-    /// event and keeps no pod from running ([`Verdict::NoExecute`]) is over. At least 1.
+    /// After so many readings in a row in which the driver asks for nothing, at least 1, what
+    /// came by event is over, but for what evicts pods ([`Verdict::NoExecute`]): that needs a
+    /// recovery.
     pub settled_readings: u32,
 }
 

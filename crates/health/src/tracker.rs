@@ -214,7 +214,7 @@ impl Tracker {
             .iter_mut()
             .find(|known| known.part == condition.part && known.cause.topic() == topic);
         let changed = match known {
-            Some(known) if self.judge(known) >= self.judge(&condition) => false,
+            Some(known) if self.judge(known) > self.judge(&condition) => false,
             Some(known) => {
                 *known = condition;
                 true

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpu_dra_sim_data::node::Gpu;
+use gpu_dra_sim_data::state::GpuState;
 
 use crate::code::{Answer, Code};
 use crate::entry::Call;
@@ -47,6 +48,8 @@ struct EventSet {
 struct Registered {
     kinds: u64,
     mig_changes: u64,
+    /// A change of the MIG mode resets the GPU, and nothing but that is told after.
+    mode_changes: u64,
     lost_told: bool,
 }
 
@@ -97,10 +100,11 @@ pub(crate) fn register(call: &Call, number: u64, gpu: usize, kinds: u64) -> Answ
     let set = open(number)?;
     let mut set = lock(&set);
     set.look(call)?;
-    let mig_changes = call.gpu_state(gpu)?.mig_changes;
-    let registered =
-        set.registered.entry(gpu).or_insert(Registered { kinds: 0, mig_changes, lost_told: false });
+    let GpuState { mig_changes, mode_changes, .. } = call.gpu_state(gpu)?;
+    let new = Registered { kinds: 0, mig_changes, mode_changes, lost_told: false };
+    let registered = set.registered.entry(gpu).or_insert(new);
     registered.kinds |= kinds;
+    registered.mode_changes = mode_changes;
     Ok(())
 }
 
@@ -129,12 +133,17 @@ pub(crate) fn wait(call: &Call, number: u64, timeout: Duration) -> Answer<Happen
 
 impl EventSet {
     fn look(&mut self, call: &Call) -> Answer {
+        let state = call.state()?;
+        let mode_changes = |gpu: usize| state.gpus.get(gpu).map_or(0, |state| state.mode_changes);
         let events = &call.control.events;
         // A list that was cut short starts anew from its end.
         for event in events.get(self.seen..).unwrap_or_default() {
             let Some(gpu) = call.node().position(&event.gpu) else { continue };
             let (kind, data) = event.content();
-            if self.registered.get(&gpu).is_some_and(|registered| registered.kinds & kind != 0) {
+            let told = |registered: &Registered| {
+                registered.kinds & kind != 0 && registered.mode_changes == mode_changes(gpu)
+            };
+            if self.registered.get(&gpu).is_some_and(told) {
                 self.queue.push_back(Happened {
                     gpu,
                     kind,
@@ -145,10 +154,6 @@ impl EventSet {
             }
         }
         self.seen = events.len();
-        if self.registered.values().all(|registered| registered.kinds & MIG_CONFIG_CHANGE == 0) {
-            return Ok(());
-        }
-        let state = call.state()?;
         for (gpu, registered) in &mut self.registered {
             let changes = state.gpus.get(*gpu).map_or(0, |state| state.mig_changes);
             if registered.kinds & MIG_CONFIG_CHANGE != 0 && changes != registered.mig_changes {

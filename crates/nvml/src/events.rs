@@ -51,7 +51,8 @@ struct Shared {
 
 impl Events {
     /// Begins to listen. `deliver` is called on the listening thread, one call at a time;
-    /// while it runs nothing is heard, but nothing is missed either.
+    /// while it runs nothing is heard, but nothing is missed either. It must not call the
+    /// driver, which may wait for this thread: hand it on.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -142,15 +143,17 @@ impl Listener {
                     (self.deliver)(Heard::Event(event));
                 }
             }
-            self.tell(watching);
             let Some(watch) = watch else {
+                self.tell(watching);
                 self.idle(turn);
                 continue;
             };
-            match self.listen(turn, &watch) {
+            match self.listen(turn, &watch, watching) {
                 Ok(()) => last = Some(watch),
                 Err(error) => {
                     debug!(%error, "events are registered anew");
+                    // One GPU's end is no reason to miss what others have to say.
+                    last = (error.code == Code::GPU_IS_LOST).then_some(watch);
                     self.tell_blind(error);
                     if begun.elapsed() < PAUSE {
                         self.shared.pause(PAUSE);
@@ -161,9 +164,20 @@ impl Listener {
     }
 
     /// Listens until the set is to be made anew, or the session isn't the driver's any more.
-    fn listen(&mut self, turn: &Turn, watch: &Watch<'_>) -> Result<(), CallError> {
+    fn listen(
+        &mut self,
+        turn: &Turn,
+        watch: &Watch<'_>,
+        watching: Watching,
+    ) -> Result<(), CallError> {
+        // Who is registered with a set that can't be waited for isn't heard.
+        let mut news = Some(watching);
         while self.goes_on(turn) && !self.shared.must_register() {
-            let Some(event) = watch.wait(WAIT_MS)? else { continue };
+            let event = watch.wait(if news.is_some() { 0 } else { WAIT_MS })?;
+            if let Some(watching) = news.take() {
+                self.tell(watching);
+            }
+            let Some(event) = event else { continue };
             let outdated = watch.is_outdated_by(&event);
             (self.deliver)(Heard::Event(event));
             if outdated {

@@ -1,4 +1,4 @@
-//! The daemons' folders, behind a trait so that crash tests have a simulated side.
+//! The daemons' folders and notes in them, behind a trait so that crash tests have a simulated side.
 //!
 //! Only ever touches what lies in the run folder.
 
@@ -9,7 +9,8 @@ use std::path::Path;
 
 use gpu_dra_host::FileError;
 
-/// Makes and removes folders. None of it has to survive a power cut.
+/// Makes and removes folders and notes. None of it has to survive a power cut: the run folder
+/// is a tmpfs.
 pub trait Folders: Send + Sync {
     /// # Errors
     /// When nobody can tell.
@@ -26,6 +27,18 @@ pub trait Folders: Send + Sync {
     /// # Errors
     /// When the kernel refuses.
     fn remove_tree(&self, dir: &Path) -> Result<(), FileError>;
+
+    /// Writes a note into a folder.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn note(&self, file: &Path, text: &str) -> Result<(), FileError>;
+
+    /// Reads a note, if there is one.
+    ///
+    /// # Errors
+    /// When it is there but can't be read.
+    fn noted(&self, file: &Path) -> Result<Option<String>, FileError>;
 
     /// The names of what is in a folder; none where there is no folder.
     ///
@@ -56,6 +69,18 @@ impl Folders for RealFolders {
                 Err(FileError::new("remove folder", dir, source))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn note(&self, file: &Path, text: &str) -> Result<(), FileError> {
+        fs::write(file, text).map_err(|source| FileError::new("write", file, source))
+    }
+
+    fn noted(&self, file: &Path) -> Result<Option<String>, FileError> {
+        match fs::read_to_string(file) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(FileError::new("read", file, source)),
         }
     }
 

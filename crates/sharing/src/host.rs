@@ -97,8 +97,7 @@ impl MpsHost {
                     ));
                 }
                 None => {
-                    let record =
-                        Record { id: id.clone(), spec: spec.clone(), wish: Wish::Run, starts: 0 };
+                    let record = Record { id: id.clone(), spec: spec.clone(), wish: Wish::Run };
                     let supervisor = Supervisor::keep(shared, record).map_err(no_thread)?;
                     supervisors.insert(id.clone(), supervisor);
                 }

@@ -32,8 +32,6 @@ pub struct Record {
     pub spec: DaemonSpec,
     /// What is wanted of it.
     pub wish: Wish,
-    /// How often it was started. Each start but the first may have lost clients.
-    pub starts: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -161,7 +159,6 @@ mod tests {
             )
             .unwrap(),
             wish: Wish::Run,
-            starts: 2,
         }
     }
 
@@ -182,7 +179,7 @@ mod tests {
             "",
             "{}",
             r#"{"version": 2, "id": "claim-1"}"#,
-            r#"{"version": 1, "id": "claim-1", "wish": "run", "starts": 1, "more": 1}"#,
+            r#"{"version": 1, "id": "claim-1", "wish": "run", "more": 1}"#,
         ] {
             let files = Arc::new(SimFiles::default());
             let journal = Journal::open(Path::new("/j"), Arc::<SimFiles>::clone(&files)).unwrap();
@@ -210,7 +207,6 @@ mod tests {
                     "multiUser": true,
                 },
                 "wish": "run",
-                "starts": 2,
             })
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! up:    look for processes of an earlier life ─ adopt the daemon, or end them all
-//!        JOURNAL run, starts+1 ─ folders ─ tmpfs ─ process ─ answers ─ limits
+//!        JOURNAL run, once ─ folders ─ mounts ─ note of the start ─ process ─ answers ─ limits
 //! down:  JOURNAL stop ─ quit, then SIGKILL ─ unmount ─ remove folders ─ remove from JOURNAL
 //! ```
 //!
@@ -17,7 +17,7 @@ use crate::daemons::{DaemonError, Daemons, Launch, Process, Waited};
 use crate::folders::Folders;
 use crate::journal::{Journal, JournalError, Record, Wish};
 use crate::limits;
-use crate::mounts::Mounts;
+use crate::mounts::{self, Mounts};
 use crate::places::{Places, RunDir};
 use crate::spec::DaemonId;
 
@@ -105,15 +105,26 @@ impl Lifecycle {
         Ok(Recovered { unasked: unasked.collect(), records })
     }
 
-    /// Has the record's daemon serve, with its limits. Counts a start in `record`, unless it
-    /// is found serving. Gives up before the next step once `give_up` says so.
+    /// How often a daemon was started since it was first asked for, or since the node booted.
+    /// Each start but the first may have lost the clients of the one before.
+    ///
+    /// # Errors
+    /// When the note of it can't be read.
+    pub fn starts(&self, id: &DaemonId) -> Result<u32, LifecycleError> {
+        let note = self.folders.noted(&self.run.places(id).starts)?;
+        // A note that was cut off by a crash is none.
+        Ok(note.and_then(|note| note.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// Has the record's daemon serve, with its limits. Counts a start, unless it is found
+    /// serving. Gives up before the next step once `give_up` says so.
     ///
     /// # Errors
     /// When it doesn't serve; then no process of it is left, and all else waits for the next
     /// try or for [`Lifecycle::tear_down`].
     pub fn bring_up(
         &self,
-        record: &mut Record,
+        record: &Record,
         give_up: &dyn Fn() -> bool,
     ) -> Result<Up, LifecycleError> {
         let places = self.run.places(&record.id);
@@ -123,18 +134,19 @@ impl Lifecycle {
             }
             self.kill_all(&places)?;
         }
-        record.wish = Wish::Run;
-        record.starts = record.starts.saturating_add(1);
-        self.journal.put(record)?;
-
+        self.remember(record)?;
         self.boundary.pass("make daemon folders");
         self.folders.create(&places.base, 0o700)?;
         self.folders.create(&places.pipe, 0o755)?;
         self.folders.create(&places.log, 0o755)?;
         self.folders.create(&places.shm, 0o1777)?;
+        self.boundary.pass("mount daemon logs");
+        self.mounts.tmpfs(&places.log, mounts::LOGS)?;
         self.boundary.pass("mount daemon shm");
-        let shm = self.mounts.tmpfs(&places.shm)?;
+        let shm = self.mounts.tmpfs(&places.shm, mounts::SHM)?;
         let launch = Launch { places, spec: record.spec.clone(), shm };
+        let starts = self.starts(&record.id)?.saturating_add(1);
+        self.folders.note(&launch.places.starts, &starts.to_string())?;
         self.boundary.pass("spawn daemon");
         let process = self.daemons.spawn(&launch)?;
         self.boundary.pass("daemon is spawned");
@@ -163,6 +175,8 @@ impl Lifecycle {
             self.kill_all(&places)?;
             self.boundary.pass("unmount daemon shm");
             self.mounts.unmount(&places.shm)?;
+            self.boundary.pass("unmount daemon logs");
+            self.mounts.unmount(&places.log)?;
             self.boundary.pass("remove daemon folders");
             self.folders.remove_tree(&places.base)?;
         }
@@ -170,10 +184,19 @@ impl Lifecycle {
         Ok(())
     }
 
+    /// Writes the record down, unless it is there: nothing has to be synced while clients wait
+    /// for a daemon that died.
+    fn remember(&self, record: &Record) -> Result<(), LifecycleError> {
+        if self.journal.get(&record.id)?.as_ref() != Some(record) {
+            self.journal.put(record)?;
+        }
+        Ok(())
+    }
+
     /// The daemon of an earlier life, if it serves what the record says.
     fn adopt(
         &self,
-        record: &mut Record,
+        record: &Record,
         places: &Places,
     ) -> Result<Option<Box<dyn Process>>, LifecycleError> {
         let found = self.daemons.find(places)?;
@@ -181,7 +204,7 @@ impl Lifecycle {
             return Ok(None);
         }
         // It is there already where the daemon is.
-        let shm = self.mounts.tmpfs(&places.shm)?;
+        let shm = self.mounts.tmpfs(&places.shm, mounts::SHM)?;
         let launch = Launch { places: places.clone(), spec: record.spec.clone(), shm };
         let mut controls: Vec<_> =
             found.into_iter().filter(|process| process.is_control_of(&launch)).collect();
@@ -191,9 +214,7 @@ impl Lifecycle {
         // The life that started it may have ended before it had set them.
         match serves.and_then(|_| self.set_limits(record, places)) {
             Ok(()) => {
-                record.wish = Wish::Run;
-                record.starts = record.starts.max(1);
-                self.journal.put(record)?;
+                self.remember(record)?;
                 Ok(Some(process))
             }
             Err(reason) => {

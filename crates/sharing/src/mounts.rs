@@ -1,5 +1,6 @@
-//! A claim's own `/dev/shm`: a tmpfs on the daemon's shm folder, which the claim's containers
-//! get as theirs. Behind a trait so that crash tests have a simulated side.
+//! A daemon's own tmpfs: for `/dev/shm`, which the claim's containers get as theirs, and for
+//! its logs, which clients can make grow without end. Behind a trait so that crash tests have
+//! a simulated side.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,10 +10,16 @@ use gpu_dra_host::FileError;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+/// Options of the tmpfs for `/dev/shm`; the kernel bounds it to half of the memory.
+pub(crate) const SHM: &str = "mode=1777";
+
+/// Options of the tmpfs for logs.
+pub(crate) const LOGS: &str = "mode=0755,size=16m";
+
 /// What a daemon's shm folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shm {
-    /// A tmpfs of its own, bounded to half of the memory.
+    /// A tmpfs of its own.
     Tmpfs,
     /// A plain folder, since this process may not mount.
     Folder,
@@ -20,11 +27,12 @@ pub enum Shm {
 
 /// Mounts and unmounts.
 pub trait Mounts: Send + Sync {
-    /// Has a tmpfs on the folder, unless there is one or mounting isn't allowed.
+    /// Has a tmpfs with these mount options on the folder, unless there is one or mounting
+    /// isn't allowed.
     ///
     /// # Errors
     /// When the kernel refuses for any other reason than a missing privilege.
-    fn tmpfs(&self, dir: &Path) -> Result<Shm, FileError>;
+    fn tmpfs(&self, dir: &Path, options: &str) -> Result<Shm, FileError>;
 
     /// Has nothing mounted on the folder; there need be neither mount nor folder.
     ///
@@ -39,18 +47,18 @@ pub trait Mounts: Send + Sync {
 pub struct RealMounts;
 
 impl Mounts for RealMounts {
-    fn tmpfs(&self, dir: &Path) -> Result<Shm, FileError> {
+    fn tmpfs(&self, dir: &Path, options: &str) -> Result<Shm, FileError> {
         let failed = |source| FileError::new("mount tmpfs on", dir, source);
         if is_mount(dir).map_err(failed)? {
             return Ok(Shm::Tmpfs);
         }
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        match mount(Some("gpu-dra-mps"), dir, Some("tmpfs"), flags, Some("mode=1777")) {
+        match mount(Some("gpu-dra-mps"), dir, Some("tmpfs"), flags, Some(options)) {
             Ok(()) => Ok(Shm::Tmpfs),
             Err(Errno::EPERM) => {
                 tracing::warn!(
                     folder = %dir.display(),
-                    "no CAP_SYS_ADMIN: MPS daemons share this process's /dev/shm"
+                    "no CAP_SYS_ADMIN: MPS daemons share this process's /dev/shm, and nothing bounds their logs"
                 );
                 Ok(Shm::Folder)
             }
@@ -88,14 +96,14 @@ mod tests {
     fn mounted_once_and_gone_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let shm = dir.path().join("shm");
-        assert!(RealMounts.tmpfs(&shm).is_err(), "no folder to mount on");
+        assert!(RealMounts.tmpfs(&shm, SHM).is_err(), "no folder to mount on");
         RealMounts.unmount(&shm).unwrap();
         std::fs::create_dir(&shm).unwrap();
-        if RealMounts.tmpfs(&shm).unwrap() == Shm::Folder {
+        if RealMounts.tmpfs(&shm, SHM).unwrap() == Shm::Folder {
             println!("SKIPPED: mounting a tmpfs needs CAP_SYS_ADMIN");
             return;
         }
-        assert_eq!(RealMounts.tmpfs(&shm).unwrap(), Shm::Tmpfs);
+        assert_eq!(RealMounts.tmpfs(&shm, SHM).unwrap(), Shm::Tmpfs);
         std::fs::write(shm.join("segment"), "x").unwrap();
         RealMounts.unmount(&shm).unwrap();
         assert!(!shm.join("segment").exists());

@@ -59,6 +59,7 @@ impl RunDir {
             log: base.join("log"),
             shm: base.join("shm"),
             libraries: base.join("lib"),
+            starts: base.join("starts"),
             base,
         }
     }
@@ -76,8 +77,10 @@ pub struct Places {
     pub log: PathBuf,
     /// `/dev/shm` of the daemon and of its clients.
     pub shm: PathBuf,
-    /// Links to the driver's libraries.
+    /// Links to the driver's libraries and to the control program.
     pub libraries: PathBuf,
+    /// A note of how often the daemon was started.
+    pub starts: PathBuf,
 }
 
 impl Places {

@@ -82,8 +82,9 @@ pub struct Status {
     pub id: DaemonId,
     /// What it does.
     pub state: DaemonState,
-    /// How often it was started since it was first asked for. If this is more than it was
-    /// when a claim was prepared, the claim's clients were lost in between.
+    /// How often it was started since it was first asked for (or since the node booted). If
+    /// this isn't what it was when a claim was prepared, the claim's clients were lost in
+    /// between.
     pub starts: u32,
     /// Why it isn't ready, or was not before its last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -108,10 +108,10 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn run(mut self, mut record: Option<Record>) {
+    fn run(mut self, record: Option<Record>) {
         let mut failures = 0;
         loop {
-            let pause = match (self.own.order(), &mut record) {
+            let pause = match (self.own.order(), &record) {
                 (Order::Leave, _) => return,
                 (Order::Run, Some(record)) => self.keep(record, &mut failures),
                 _ if self.stop() => return,
@@ -127,12 +127,12 @@ impl Keeper<'_> {
     }
 
     /// From one start to the end. Gives the pause before the next try.
-    fn keep(&mut self, record: &mut Record, failures: &mut u32) -> Option<Duration> {
-        self.starts = record.starts;
+    fn keep(&mut self, record: &Record, failures: &mut u32) -> Option<Duration> {
+        self.count();
         self.say(DaemonState::Starting, false);
         let give_up = || self.own.order() != Order::Run;
         let up = self.shared.lifecycle.bring_up(record, &give_up);
-        self.starts = record.starts;
+        self.count();
         let was_ready = up.is_ok();
         let reason = match up {
             Ok(up) => {
@@ -159,6 +159,16 @@ impl Keeper<'_> {
         let retry_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         self.say(DaemonState::Failed { retry_ms }, true);
         Some(pause)
+    }
+
+    fn count(&mut self) {
+        match self.shared.lifecycle.starts(&self.id) {
+            Ok(starts) => self.starts = starts,
+            Err(error) => {
+                let reason = in_full(&error);
+                tracing::warn!(daemon = %self.id, %reason, "MPS daemon's starts are unknown");
+            }
+        }
     }
 
     /// Waits until the daemon ends, and says how; None when there is another order.

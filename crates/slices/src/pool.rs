@@ -7,6 +7,7 @@ use std::fmt;
 
 use k8s_openapi::api::resource::v1::{CounterSet, Device, ResourceSlice};
 
+use crate::attributes::PARTITIONABLE;
 use crate::note::Note;
 
 /// Devices per slice. The API allows 128, but 64 once one device has taints or counters
@@ -129,13 +130,24 @@ impl DesiredPool {
         let mut devices = Vec::new();
         for device in self.devices() {
             let mut device = device.clone();
+            if feature != Feature::MultipleAllocations {
+                // Without counters the GPU itself can be watched; without taints its monitor
+                // would be given to anybody.
+                if is_type(&device, "monitor") {
+                    continue;
+                }
+                let attributes = device.attributes.iter_mut();
+                for attribute in attributes.filter_map(|map| map.get_mut(PARTITIONABLE)) {
+                    attribute.bool = Some(false);
+                }
+            }
             let safe = match feature {
                 Feature::SharedCounters => {
                     let consumed = device.consumes_counters.take().unwrap_or_default();
                     let sets: Vec<_> =
                         consumed.into_iter().map(|consumed| consumed.counter_set).collect();
                     let alone = sets.iter().all(|set| !used_sets.contains(set));
-                    let safe = alone && (sets.is_empty() || !is_mig(&device));
+                    let safe = alone && (sets.is_empty() || !is_type(&device, "mig"));
                     if safe {
                         used_sets.extend(sets);
                     }
@@ -171,7 +183,7 @@ impl DesiredPool {
     }
 }
 
-fn is_mig(device: &Device) -> bool {
+fn is_type(device: &Device, wanted: &str) -> bool {
     let kind = device.attributes.as_ref().and_then(|attributes| attributes.get("type"));
-    kind.and_then(|kind| kind.string.as_deref()) == Some("mig")
+    kind.and_then(|kind| kind.string.as_deref()) == Some(wanted)
 }

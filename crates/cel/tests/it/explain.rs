@@ -109,3 +109,17 @@ fn what_is_read_is_known() {
         assert_eq!((got, reads.anything), (fields, anything), "{expression}");
     }
 }
+
+/// The longest chain that is taken: what is said of it stays short.
+#[test]
+fn of_a_long_chain_the_first_few_are_told() {
+    let one = "device.driver=='x'||";
+    let chain = one.repeat(10_000 / one.len());
+    let chain = chain.trim_end_matches("||");
+    let [h100, ..] = devices();
+    let terms = Selector::compile(chain).unwrap().explain(&h100);
+    assert_eq!((terms.len(), terms[0].comparisons.len()), (1, 8));
+    let all = "device.driver=='x'&&".repeat(100);
+    let terms = Selector::compile(all.trim_end_matches("&&")).unwrap().explain(&h100);
+    assert_eq!(terms.len(), 8);
+}

@@ -62,7 +62,9 @@ impl Adviser<'_> {
         if comparison.operator != Operator::Equals || drivers.contains(&wanted.as_str()) {
             return None;
         }
-        let fix = match nearest(wanted, &drivers) {
+        let part = |known: &&&str| known.ends_with(wanted.as_str()) || wanted.ends_with(**known);
+        let near = drivers.iter().filter(|_| !wanted.is_empty()).find(part).copied();
+        let fix = match near.or_else(|| nearest(wanted, &drivers)) {
             Some(near) => format!("did you mean '{near}'?"),
             None => format!("there are {}", drivers.join(", ")),
         };

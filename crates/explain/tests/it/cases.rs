@@ -18,7 +18,7 @@ fn read(path: &str) -> String {
 
 /// Verdict of each pod, and words that must be said.
 fn outcomes() -> BTreeMap<&'static str, (Vec<Verdict>, Vec<&'static str>)> {
-    use Verdict::{DoesNotFit, Fits, Rejected, Stopped};
+    use Verdict::{Allocated, DoesNotFit, Fits, Rejected, Stopped};
     BTreeMap::from([
         ("01-whole-gpu-template", (vec![Fits], vec![])),
         ("02-v1beta1-flat-request", (vec![Fits], vec![])),
@@ -130,7 +130,7 @@ fn outcomes() -> BTreeMap<&'static str, (Vec<Verdict>, Vec<&'static str>)> {
             "42-mig-versus-whole-gpu",
             (vec![Fits, DoesNotFit], vec!["gpu-0 held by claim default/first-whole-gpu"]),
         ),
-        ("50-timeslicing-shared-claim", (vec![Fits, Fits], vec![])),
+        ("50-timeslicing-shared-claim", (vec![Fits, Allocated], vec!["all claims are allocated"])),
         ("51-timeslicing-device-plugin-habit", (vec![Fits], vec![])),
         ("53-timeslicing-and-mps-in-one-claim", (vec![Fits], vec!["node-h100"])),
         ("54-mps-bad-values", (vec![Fits], vec![])),
@@ -251,4 +251,60 @@ fn shapes_that_the_api_server_refuses_are_named() {
     let old = manifests(&[&read("cases/02-v1beta1-flat-request.yaml")]);
     assert!(old.refused.is_empty() && old.warnings.len() == 1);
     assert!(old.warnings[0].problem.contains("v1beta1 is deprecated"), "{:?}", old.warnings);
+}
+
+/// The fields that programs read.
+#[test]
+fn json_has_the_values_seen_beside_those_asked() {
+    let reports = reports(&[INVENTORY, &read("cases/10-cel-80gi-on-80gb-card.yaml")]);
+    let json = serde_json::to_value(&reports[0]).unwrap();
+    assert_eq!(json["verdict"], "doesNotFit");
+    assert_eq!(json["considered"], 3);
+    assert_eq!(json["nearest"][0]["devices"], 4);
+    let request = &json["nodes"][0]["requests"][0];
+    assert_eq!(request["wanted"], 1);
+    let removed = request["removed"].as_array().unwrap();
+    let by_memory = removed.iter().find(|r| r["cause"]["kind"] == "selector").unwrap();
+    assert_eq!(by_memory["count"], 2);
+    assert_eq!(by_memory["devices"], serde_json::json!(["gpu-0", "gpu-1"]));
+    assert_eq!(by_memory["cause"]["wanted"], "memory >= 80Gi");
+    assert_eq!(by_memory["cause"]["seen"], serde_json::json!(["81559Mi (79.6Gi)"]));
+}
+
+/// Selectors seen in public, with the verdict of a real API server and scheduler.
+#[test]
+fn public_selectors_have_their_stated_outcome() {
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for line in read("selectors.tsv").lines().filter(|line| line.starts_with('S')) {
+        let [id, class, expression, _, result] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}: want five columns")
+        };
+        rows += 1;
+        let claim = serde_json::json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
+                "deviceClassName": class, "selectors": [{"cel": {"expression": expression}}],
+            }}]}},
+        });
+        let reports = reports(&[INVENTORY, &claim.to_string()]);
+        let [report] = reports.as_slice() else { panic!("{id}: one claim, one report") };
+        let (verdict, says) = if result.starts_with("API rejects") {
+            (Verdict::Rejected, "the API server refuses")
+        } else if let Some((_, error)) = result.split_once("CEL runtime error: ") {
+            (Verdict::Stopped, error)
+        } else if result.starts_with("match") {
+            (Verdict::Fits, "fits on")
+        } else {
+            (Verdict::DoesNotFit, "fits on none of 3 nodes")
+        };
+        let shown = text::plain(report);
+        let is_advised =
+            verdict == Verdict::Fits || !report.advice.is_empty() || !report.nearest.is_empty();
+        if report.verdict != verdict || !shown.contains(says) || !is_advised {
+            wrong.push(format!("{id} {result}\n{shown}"));
+        }
+        wrong.extend(golden(&format!("selector-{id}"), &shown));
+    }
+    assert_eq!(rows, 20);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -283,6 +283,19 @@ fn devices_in_use_and_nodes_without_driver() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What isn't about devices is passed on.
+#[test]
+fn what_the_pod_itself_says_is_noted() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: []\n  schedulingGates: [{name: example.com/quota}]\n  resourceClaims: [{name: gpu, resourceClaimName: c}]\nstatus:\n  conditions: [{type: PodScheduled, status: 'False', reason: SchedulingGated, message: Scheduling is blocked}]\n---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}\n";
+    let report = report(&[pod]);
+    assert_eq!(report.verdict, Verdict::Fits);
+    let problems: Vec<&str> = report.advice.iter().map(|advice| advice.problem.as_str()).collect();
+    assert_eq!(
+        problems,
+        ["has scheduling gates: example.com/quota", "the scheduler says: Scheduling is blocked",]
+    );
+}
+
 #[test]
 fn what_is_missing_is_named() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: []\n  resourceClaims: [{name: a, resourceClaimName: nobody}, {name: b, resourceClaimTemplateName: none}]\n";

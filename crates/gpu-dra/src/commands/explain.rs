@@ -15,6 +15,9 @@ use super::explain_fleet;
 
 /// What to explain, and with which devices.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "gpu-dra explain [OPTIONS] <pod|claim> <NAME>\n       gpu-dra explain [OPTIONS] -f <FILE>"
+)]
 pub(crate) struct Args {
     /// A pod or a claim of the cluster
     #[arg(value_enum, requires = "name", required_unless_present = "file")]

@@ -228,3 +228,108 @@ async fn a_partition_in_a_foreign_instances_place_is_refused_before_anything_is_
     unprepare(&plugin, &beside).await.unwrap();
     assert_eq!(world.outside(), before);
 }
+
+/// Case 40, and N12: four profiles of one parent are all made, or none stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_40_mig_four_slices_one_parent() {
+    let world = World::new("1xa100-40:mig=on").await;
+    let (_agent, plugin) = world.agent().await;
+    let empty = world.outside();
+    let four = [
+        "gpu-0-mig-1g5gb-19-0",
+        "gpu-0-mig-1g5gb-19-1",
+        "gpu-0-mig-2g10gb-14-2",
+        "gpu-0-mig-3g20gb-9-4",
+    ];
+    let control = world.rig.staged.state_dir.path().join("control.json");
+    // The second request fails: nothing of the first stays.
+    let fault = json!({"faults": [
+        {"function": "nvmlDeviceCreateGpuInstanceWithPlacement", "delayMs": 0, "times": 1},
+        {"function": "nvmlDeviceCreateGpuInstanceWithPlacement", "error": 999},
+    ]});
+    std::fs::write(&control, fault.to_string()).unwrap();
+    let mix = claim(&world, "mix", &four).await;
+    let error = prepare(&plugin, &mix).await.unwrap_err();
+    assert!(error.contains("MIG device not made"), "{error}");
+    assert_eq!(world.outside(), empty);
+    std::fs::write(&control, "{}").unwrap();
+
+    let answers = prepare(&plugin, &mix).await.unwrap();
+    assert_eq!(world.outside().mig[0].1.len(), 4);
+    // Each device has a CDI name of its own, and with it two capability nodes of its own.
+    let ids: std::collections::BTreeSet<_> = answers.iter().map(|a| a.cdi_ids.clone()).collect();
+    assert_eq!(ids.len(), 4);
+    let capabilities: Vec<_> =
+        nodes(&world, &mix).into_iter().filter(|node| node.contains("caps")).collect();
+    assert_eq!(capabilities.len(), 8);
+    unprepare(&plugin, &mix).await.unwrap();
+    // On Ampere the mode needs a reset, so it stays as somebody set it.
+    assert_eq!(world.outside(), empty);
+}
+
+/// Case 34: two MIG devices for one container, by an extended resource.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_34_extended_resource_mig() {
+    let world = World::new("1xa100-40:mig=on").await;
+    let (_agent, plugin) = world.agent().await;
+    let legacy = claim(&world, "legacy", &["gpu-0-mig-1g5gb-19-6", "gpu-0-mig-1g5gb-19-4"]).await;
+    assert_eq!(prepare(&plugin, &legacy).await.unwrap().len(), 2);
+    let capabilities =
+        nodes(&world, &legacy).into_iter().filter(|node| node.contains("caps")).count();
+    assert_eq!(capabilities, 4);
+}
+
+/// Case 42: while the whole GPU is held, its MIG mode stays off and its parts are refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_42_mig_versus_whole_gpu() {
+    let world = World::new("1xh100").await;
+    let (_agent, plugin) = world.agent().await;
+    let whole = claim(&world, "first-whole", &["gpu-0"]).await;
+    prepare(&plugin, &whole).await.unwrap();
+    let held = world.outside();
+    let slice = claim(&world, "second-slice", &[SMALL]).await;
+    let refused = prepare(&plugin, &slice).await.unwrap_err();
+    assert!(refused.contains("still in use by claim default/first-whole"), "{refused}");
+    assert_eq!(world.outside(), held);
+    assert_eq!(held.mig, [(false, vec![])]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n09_a_start_changes_no_mig_mode_and_destroys_nothing() {
+    let world = World::new("2xa100-80:mig=on+2xh100:mig=on").await;
+    make_foreign(&world, 1, 9, (4, 4));
+    make_foreign(&world, 3, 19, (2, 1));
+    let before = world.outside().mig;
+    for _ in 0..2 {
+        let (mut agent, _plugin) = world.agent().await;
+        world.until(&mut agent, || world.is_complete()).await;
+        agent.stop().unwrap();
+        assert_eq!(world.outside().mig, before);
+    }
+    assert_eq!(before[1], (true, vec![(9, 4, 1)]));
+    assert_eq!(before[2], (true, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_monitor_sees_a_partitioned_gpu_and_changes_nothing() {
+    let world = World::new("1xh100").await;
+    let (_agent, plugin) = world.agent().await;
+    let empty = world.outside();
+    let owner = claim(&world, "owner", &[SMALL]).await;
+    prepare(&plugin, &owner).await.unwrap();
+    let held = world.outside();
+    let result = json!({
+        "request": "gpu", "driver": "gpu.nvidia.com", "pool": gpu_dra::rig::NODE,
+        "device": "gpu-0-monitor", "adminAccess": true,
+    });
+    let watcher = world.claim_with("watcher", json!({"devices": {"results": [result]}})).await;
+    prepare(&plugin, &watcher).await.unwrap();
+    assert_eq!(world.outside().mig, held.mig);
+    assert!(nodes(&world, &watcher).contains(&"/dev/nvidia0".to_owned()));
+    unprepare(&plugin, &owner).await.unwrap();
+    unprepare(&plugin, &watcher).await.unwrap();
+    assert_eq!(world.outside(), empty);
+    let thief = claim(&world, "thief", &["gpu-0-monitor"]).await;
+    let refused = prepare(&plugin, &thief).await.unwrap_err();
+    assert!(refused.contains("is for monitoring"), "{refused}");
+}

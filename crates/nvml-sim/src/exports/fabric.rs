@@ -84,8 +84,7 @@ exports! {
         active: *mut sys::nvmlEnableState_t,
     ) |call| {
         let (position, gpu) = call.gpu(device)?;
-        has_link(gpu, link)?;
-        active.set((!call.trouble(position).nvlinks_down.contains(&link)).into())
+        active.set(link_state(call, position, gpu, link)?)
     }
 
     fn nvmlDeviceGetNvLinkVersion(
@@ -118,6 +117,12 @@ exports! {
 /// The state is one byte, but some clients read the whole word that it's in.
 fn state_word<T: Plain>(info: Out<T>, offset: usize, state: c_uchar) -> Answer {
     info.version::<c_uint>().nth(offset / size_of::<c_uint>()).set(state.into())
+}
+
+/// 1 for a link that is active.
+pub(super) fn link_state(call: &Call, position: usize, gpu: &Gpu, link: c_uint) -> Answer<c_uint> {
+    has_link(gpu, link)?;
+    Ok((!call.trouble(position).nvlinks_down.contains(&link)).into())
 }
 
 fn has_link(gpu: &Gpu, link: c_uint) -> Answer {

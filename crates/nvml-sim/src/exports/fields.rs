@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gpu_dra_sim_data::mig_table::MigToggle;
 use nvml_wrapper_sys::bindings as sys;
 
-use super::{ecc, exports};
+use super::{ecc, exports, fabric};
 use crate::abi::DeviceArg;
 use crate::code::{Answer, Code};
 use crate::entry::Call;
@@ -26,7 +26,7 @@ exports! {
             let mut field = place.get()?;
             field.timestamp = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
             field.latencyUsec = 0;
-            match value(call, device, field.fieldId) {
+            match value(call, device, field.fieldId, field.scopeId) {
                 Ok(value) => {
                     let (kind, value) = value.into_nvml();
                     field.valueType = kind;
@@ -51,6 +51,7 @@ mod field {
     pub(super) const RETIRED_DBE: u32 = 30;
     pub(super) const RETIRED_PENDING: u32 = 31;
     pub(super) const NVLINK_LINK_COUNT: u32 = 91;
+    pub(super) const NVLINK_GET_STATE: u32 = 165;
     pub(super) const REMAPPED_COR: u32 = 142;
     pub(super) const REMAPPED_UNC: u32 = 143;
     pub(super) const REMAPPED_PENDING: u32 = 144;
@@ -58,6 +59,9 @@ mod field {
     pub(super) const IS_RESETLESS_MIG_SUPPORTED: u32 = 184;
     pub(super) const GET_GPU_RECOVERY_ACTION: u32 = 230;
 }
+
+/// `NVML_DEVICE_ARCH_HOPPER`: from it on links tell their state as a field too.
+const HOPPER: u32 = 9;
 
 enum Value {
     Number(c_uint),
@@ -74,7 +78,7 @@ impl Value {
     }
 }
 
-fn value(call: &Call, device: DeviceArg, id: c_uint) -> Answer<Value> {
+fn value(call: &Call, device: DeviceArg, id: c_uint, scope: c_uint) -> Answer<Value> {
     let ecc = || ecc::ecc(call, device);
     let rows = || ecc::remapped(call, device);
     let (position, gpu) = call.physical(device)?;
@@ -95,6 +99,9 @@ fn value(call: &Call, device: DeviceArg, id: c_uint) -> Answer<Value> {
         field::REMAPPED_PENDING => Value::Number(rows()?.pending.into()),
         field::REMAPPED_FAILURE => Value::Number(rows()?.failure.into()),
         field::NVLINK_LINK_COUNT => Value::Number(gpu.model.nvlinks),
+        field::NVLINK_GET_STATE if gpu.model.architecture.nvml() >= HOPPER => {
+            Value::Number(fabric::link_state(call, position, gpu, scope)?)
+        }
         field::IS_RESETLESS_MIG_SUPPORTED => {
             let table = gpu.model.mig.as_ref().ok_or(Code::NOT_SUPPORTED)?;
             Value::Number((table.toggle == MigToggle::Live).into())

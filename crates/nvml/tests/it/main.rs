@@ -9,9 +9,11 @@
 )]
 
 mod acts;
+mod events;
 mod faults;
 mod geometry;
 mod golden;
+mod health;
 mod mig_mode;
 mod node;
 mod open;

@@ -10,6 +10,7 @@ mod process;
 mod spawn;
 
 use std::ffi::OsString;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,8 +96,10 @@ impl Daemons for RealDaemons {
         commands: &[String],
         limit: Duration,
     ) -> Result<String, DaemonError> {
-        // Without the socket the program could only say that there is no daemon.
-        if !places.socket().exists() {
+        // Without the socket the program could only say that there is no daemon. A link is
+        // none: root in a container of the claim could lead us to another claim's daemon.
+        let socket = std::fs::symlink_metadata(places.socket());
+        if !socket.is_ok_and(|data| data.file_type().is_socket()) {
             return Err(DaemonError::NoSocket);
         }
         // The program that the daemon was started from, also after a change of the driver.

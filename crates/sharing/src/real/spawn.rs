@@ -98,8 +98,7 @@ fn own_shm(shm: &Path, base: &Path) -> io::Result<()> {
     mount(none, Path::new("/"), none, MsFlags::MS_SLAVE | MsFlags::MS_REC, none)?;
     mount(Some(shm), Path::new("/dev/shm"), none, MsFlags::MS_BIND, none)?;
     // The memory of another claim must not stay in use because this daemon holds its mount.
-    let run = base.parent().unwrap_or(base);
-    for mounted in mounts_below(run)? {
+    for mounted in mounts_beside(base)? {
         match umount2(&mounted, MntFlags::MNT_DETACH) {
             // Unmounted by its own daemon's end meanwhile.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
@@ -109,9 +108,11 @@ fn own_shm(shm: &Path, base: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The mount points in a folder, as this thread sees them.
-fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// The mount points in other folders beside this one, as this thread sees them.
+fn mounts_beside(base: &Path) -> io::Result<Vec<PathBuf>> {
+    let run = base.parent().unwrap_or(base);
     let table = fs::read_to_string("/proc/thread-self/mountinfo")?;
     let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    Ok(points.filter(|point| point.starts_with(dir) && point != dir).collect())
+    let beside = |at: &PathBuf| at.starts_with(run) && at != run && !at.starts_with(base);
+    Ok(points.filter(beside).collect())
 }

@@ -1,7 +1,9 @@
 //! Daemons that run: how fast, with what, and what happens when they are killed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -153,14 +155,14 @@ fn each_claim_has_folders_and_shm_to_itself() {
     if staged.mounts().is_empty() {
         println!("SKIPPED: a /dev/shm for each claim needs CAP_SYS_ADMIN");
     } else {
-        assert_eq!(staged.mounts().len(), 2);
+        assert_eq!(staged.mounts().len(), 4, "shm and logs of each");
         fs::write(places.shm.join("segment"), "x").unwrap();
         let shm = |pid: u32| format!("/proc/{pid}/root/dev/shm/segment");
         assert!(fs::exists(shm(one)).unwrap(), "the daemon's /dev/shm is the claim's");
         assert!(!fs::exists(shm(two)).unwrap(), "and no other daemon's");
         let table = fs::read_to_string(format!("/proc/{two}/mountinfo")).unwrap();
-        let run = places.base.parent().unwrap().display().to_string();
-        let inside = |line: &&str| line.split(' ').nth(4).is_some_and(|at| at.starts_with(&run));
+        let other = places.base.display().to_string();
+        let inside = |line: &&str| line.split(' ').nth(4).is_some_and(|at| at.starts_with(&other));
         assert_eq!(table.lines().find(inside), None, "no daemon keeps another's memory");
     }
     for claim in ["one", "two"] {
@@ -189,4 +191,59 @@ fn the_driver_may_be_installed_anywhere() {
         drop(host);
         staged.assert_nothing_is_left();
     }
+}
+
+/// A stand-in for a CUDA process of this user: connected while it lives.
+fn client_of(staged: &Staged, claim: &str, uid: u32, pid: u32) -> (BufReader<UnixStream>, String) {
+    let mut stream = UnixStream::connect(staged.places(&id(claim)).socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    writeln!(stream, "#client {uid} {pid}").unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut server = String::new();
+    stream.read_line(&mut server).unwrap();
+    (stream, server.trim().to_owned())
+}
+
+#[test]
+fn clients_of_two_users_share_a_server_where_the_claim_says_so() {
+    let staged = Staged::new();
+    let _host = staged.host();
+    let client = staged.client();
+    client.ensure(&id("one"), &spec(&staged, 0, json!({}))).unwrap();
+    client.ensure(&id("many"), &spec(&staged, 1, json!({"multiUser": true}))).unwrap();
+    let (_first, server) = client_of(&staged, "one", 1000, 11);
+    assert!(server.parse::<u32>().is_ok(), "{server}");
+    assert_eq!(client_of(&staged, "one", 2000, 12).1, "pending");
+    let (mut first, server) = client_of(&staged, "many", 1000, 21);
+    let (_second, same) = client_of(&staged, "many", 2000, 22);
+    assert_eq!(server, same);
+    assert_eq!(staged.ask(&id("many"), &format!("get_client_list {server}")), "21\n22");
+
+    // Its clients are lost with a daemon that is killed, and new ones are served.
+    kill(pid(&client.ensure(&id("many"), &spec(&staged, 1, json!({"multiUser": true}))).unwrap()));
+    let mut rest = Vec::new();
+    first.read_to_end(&mut rest).unwrap();
+    wait_until(&client, &id("many"), Duration::from_secs(1), |s| s.starts == 2 && is_ready(s));
+    assert_ne!(client_of(&staged, "many", 2000, 23).1, server);
+    for claim in ["one", "many"] {
+        client.stop(&id(claim)).unwrap();
+    }
+    staged.assert_nothing_is_left();
+}
+
+#[test]
+fn a_link_in_place_of_the_socket_leads_nowhere() {
+    let staged = Staged::new();
+    let _host = staged.host();
+    let client = staged.client();
+    client.ensure(&id("victim"), &spec(&staged, 0, json!({}))).unwrap();
+    client.ensure(&id("hostile"), &spec(&staged, 1, json!({}))).unwrap();
+    let socket = staged.places(&id("hostile")).socket();
+    fs::remove_file(&socket).unwrap();
+    symlink(staged.places(&id("victim")).socket(), &socket).unwrap();
+    client.stop(&id("hostile")).unwrap();
+    let victim = &client.list().unwrap()[0];
+    assert_eq!((is_ready(victim), victim.starts), (true, 1));
+    client.stop(&id("victim")).unwrap();
+    staged.assert_nothing_is_left();
 }

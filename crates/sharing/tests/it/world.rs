@@ -26,6 +26,7 @@ pub(crate) struct Running {
 #[derive(Default)]
 struct State {
     dirs: BTreeSet<PathBuf>,
+    notes: BTreeMap<PathBuf, String>,
     mounts: BTreeSet<PathBuf>,
     processes: BTreeMap<u32, Running>,
     next_pid: u32,
@@ -78,7 +79,19 @@ impl Folders for Machine {
         self.effect("remove folder", |state| {
             assert!(!state.mounts.iter().any(|m| m.starts_with(dir)), "removed under a mount");
             state.dirs.retain(|path| !path.starts_with(dir));
+            state.notes.retain(|path, _| !path.starts_with(dir));
         })
+    }
+
+    fn note(&self, file: &Path, text: &str) -> Result<(), FileError> {
+        assert!(self.state().dirs.contains(file.parent().unwrap()), "no folder for a note");
+        self.effect("note", |state| {
+            state.notes.insert(file.to_owned(), text.to_owned());
+        })
+    }
+
+    fn noted(&self, file: &Path) -> Result<Option<String>, FileError> {
+        Ok(self.state().notes.get(file).cloned())
     }
 
     fn names(&self, dir: &Path) -> Result<Vec<String>, FileError> {
@@ -89,7 +102,7 @@ impl Folders for Machine {
 }
 
 impl Mounts for Machine {
-    fn tmpfs(&self, dir: &Path) -> Result<Shm, FileError> {
+    fn tmpfs(&self, dir: &Path, _options: &str) -> Result<Shm, FileError> {
         assert!(self.state().dirs.contains(dir) || self.files.is_dead(), "no folder to mount on");
         self.effect("mount", |state| {
             state.mounts.insert(dir.to_owned());
@@ -225,9 +238,9 @@ impl World {
     /// What the host does to ensure a daemon: with the record that it has, or a new one.
     pub(crate) fn ensure(&self, id: &DaemonId, spec: &DaemonSpec) -> Result<Up, LifecycleError> {
         let known = self.lifecycle.journal.get(id)?;
-        let new = Record { id: id.clone(), spec: spec.clone(), wish: Wish::Run, starts: 0 };
-        let mut record = known.filter(|known| known.spec == *spec).unwrap_or(new);
-        self.lifecycle.bring_up(&mut record, &|| false)
+        let new = Record { id: id.clone(), spec: spec.clone(), wish: Wish::Run };
+        let record = known.filter(|known| *known == new).unwrap_or(new);
+        self.lifecycle.bring_up(&record, &|| false)
     }
 
     pub(crate) fn stop(&self, id: &DaemonId) -> Result<(), LifecycleError> {
@@ -257,10 +270,10 @@ impl World {
         let recovered = self.lifecycle.recover().unwrap();
         assert!(recovered.unasked.is_empty(), "folders without a record: {:?}", recovered.unasked);
         let mut adopted = true;
-        for mut record in recovered.records {
+        for record in recovered.records {
             match record.wish {
                 Wish::Run => {
-                    let up = self.lifecycle.bring_up(&mut record, &|| false).unwrap();
+                    let up = self.lifecycle.bring_up(&record, &|| false).unwrap();
                     adopted &= up.adopted;
                 }
                 Wish::Stop => self.lifecycle.tear_down(&record.id).unwrap(),
@@ -283,7 +296,7 @@ impl World {
     }
 
     pub(crate) fn starts(&self, id: &DaemonId) -> u32 {
-        self.lifecycle.journal.get(id).unwrap().map_or(0, |record| record.starts)
+        self.lifecycle.starts(id).unwrap()
     }
 
     /// What must hold whenever nothing is under way: whatever there is has a record.

@@ -174,19 +174,20 @@ fn without_counters_whole_gpus_and_existing_instances_remain() {
     let remaining = |built: Built| -> Vec<String> {
         let pool = built.pool.without(Feature::SharedCounters);
         assert!(pool.devices().all(|device| device.consumes_counters.is_none()));
+        let truth = |device: &k8s_openapi::api::resource::v1::Device| {
+            device.attributes.as_ref()?.get("partitionable")?.bool
+        };
+        assert!(pool.devices().all(|device| truth(device) != Some(true)), "no monitor is left");
         assert_eq!(pool.counter_sets().count(), 0);
         pool.devices().map(|device| device.name.clone()).collect()
     };
     let dynamic = |gpus: Vec<Gpu>| remaining(built(gpus, MigPolicy::Dynamic, &[]));
-    assert_eq!(
-        dynamic(vec![gpu("h100-80", 0), gpu("h100-80", 1)]),
-        ["gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"]
-    );
-    assert_eq!(dynamic(vec![with_mig_on(gpu("a100-40", 0)), l4(1)]), ["gpu-1", "gpu-0-monitor"]);
-    assert_eq!(dynamic(vec![with_mig_on(gpu("a100-40", 0))]), ["gpu-0-monitor"]);
+    assert_eq!(dynamic(vec![gpu("h100-80", 0), gpu("h100-80", 1)]), ["gpu-0", "gpu-1"]);
+    assert_eq!(dynamic(vec![with_mig_on(gpu("a100-40", 0)), l4(1)]), ["gpu-1"]);
+    assert_eq!(dynamic(vec![with_mig_on(gpu("a100-40", 0))]), [""; 0]);
     assert_eq!(
         dynamic(vec![with_instance(gpu("a100-40", 0), &[1, 1]), gpu("h100-80", 1)]),
-        ["gpu-1", "gpu-0-mig-1c3g20gb-9-4-0", "gpu-0-mig-1c3g20gb-9-4-1", "gpu-1-monitor"]
+        ["gpu-1", "gpu-0-mig-1c3g20gb-9-4-0", "gpu-0-mig-1c3g20gb-9-4-1"]
     );
 }
 
