@@ -2,6 +2,7 @@
 //! read once per attempt.
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 use gpu_dra_cel::{Attribute, DeviceView, is_version};
 use gpu_dra_model::Quantity;
@@ -16,6 +17,7 @@ use crate::state::DeviceId;
 pub(crate) type Consumption<'a> = Vec<(&'a str, Counters<'a>)>;
 
 /// A device that may be allocated.
+#[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) id: DeviceId,
     /// The place of its pool among the node's.
@@ -27,7 +29,7 @@ pub(crate) struct Candidate<'a> {
     /// Made when first needed: most verdicts are known from a device that is alike.
     view: OnceCell<DeviceView>,
     pub(crate) capacity: Vec<Capacity<'a>>,
-    pub(crate) consumes: Consumption<'a>,
+    pub(crate) consumes: Rc<Consumption<'a>>,
 }
 
 impl<'a> Candidate<'a> {
@@ -36,13 +38,20 @@ impl<'a> Candidate<'a> {
     /// # Errors
     /// What in it is no quantity, or not supported. The API server lets neither through at
     /// default gates.
-    pub(crate) fn read(slice: &'a ResourceSlice, device: &'a Device) -> Result<Self, String> {
+    pub(crate) fn read(
+        slice: &'a ResourceSlice,
+        device: &'a Device,
+        consumes: Rc<Consumption<'a>>,
+    ) -> Result<Self, String> {
         let capacity = device.capacity.iter().flatten();
         let capacity = capacity.map(|(name, value)| Capacity::read(name, value));
-        let is_readable = |value: &DeviceAttribute| match attribute(value) {
-            Attribute::List => false,
-            Attribute::Version(text) => is_version(&text),
-            _ => true,
+        // What [`attribute`] makes of it, without making it.
+        let is_readable = |value: &DeviceAttribute| match value {
+            DeviceAttribute { int: Some(_), .. }
+            | DeviceAttribute { bool: Some(_), .. }
+            | DeviceAttribute { string: Some(_), .. } => true,
+            DeviceAttribute { version: Some(text), .. } => is_version(text),
+            _ => false,
         };
         Ok(Self {
             id: id_of(slice, device),
@@ -52,7 +61,7 @@ impl<'a> Candidate<'a> {
             is_readable: device.attributes.iter().flatten().all(|(_, value)| is_readable(value)),
             view: OnceCell::new(),
             capacity: capacity.collect::<Result<_, _>>()?,
-            consumes: consumption(device)?,
+            consumes,
         })
     }
 
@@ -98,7 +107,7 @@ pub(crate) fn device_location(device: &Device) -> Location<'_> {
     }
 }
 
-pub(crate) fn id_of(slice: &ResourceSlice, device: &Device) -> DeviceId {
+fn id_of(slice: &ResourceSlice, device: &Device) -> DeviceId {
     DeviceId {
         driver: slice.spec.driver.clone(),
         pool: slice.spec.pool.name.clone(),

@@ -12,7 +12,7 @@ use k8s_openapi::api::resource::v1::Counter;
 use crate::candidate::{Consumption, quantity};
 use crate::pools::Pool;
 use crate::reason::{Fit, Reason};
-use crate::state::Allocated;
+use crate::state::{Allocated, DeviceId};
 
 /// The counters of one set, by name.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,11 @@ impl<'a> Available<'a> {
         for (set, counters) in &pool.counters {
             available.extend(counters.0.iter().map(|(name, value)| ((*set, *name), Some(*value))));
         }
-        let taken = pool.consumers.iter().filter(|(id, _)| allocated.is_taken(id));
+        let taken = pool.consumers.iter().filter(|_| allocated.any_of(pool.driver, pool.name));
+        let taken = taken.filter(|(device, _)| {
+            let (driver, pool) = (pool.driver.to_owned(), pool.name.to_owned());
+            allocated.is_taken(&DeviceId { driver, pool, device: device.name.clone() })
+        });
         for (key, value) in taken.flat_map(|(_, consumption)| each(consumption)) {
             if let Some(left) = available.get_mut(&key) {
                 *left = left.and_then(|left| left.sub(&value).ok());

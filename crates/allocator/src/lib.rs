@@ -41,6 +41,7 @@ use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use node::selects;
 pub use reason::{AllocateError, Conflict, Outcome, PoolProblem, Reason, Refusal, Rejection};
@@ -48,7 +49,7 @@ pub use state::{Allocated, DeviceId};
 pub use survey::{Candidate, Obstacle, Survey, Surveyed, device_view};
 
 use counters::Available;
-use pools::PoolId;
+use pools::{PoolId, Pools};
 use search::Search;
 use select::Selectors;
 
@@ -63,6 +64,8 @@ pub struct Allocator<'a> {
     /// that is looked at counts for all.
     available: HashMap<&'a str, Rc<Available<'a>>>,
     max_steps: usize,
+    /// What was read of the node that was refused last.
+    last: Option<(ObjectMeta, Pools<'a>)>,
 }
 
 /// Devices tried before a search is given up, some seconds of work: the scheduler gives up
@@ -115,6 +118,7 @@ impl<'a> Allocator<'a> {
             selectors: Selectors::default(),
             available: HashMap::new(),
             max_steps: MAX_STEPS,
+            last: None,
         }
     }
 

@@ -2,22 +2,21 @@
 //! devices in the scheduler's order: driver, pool, slice name, place in the slice. Pools with
 //! binding conditions come last. Which device is allocated is not decided here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
+use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 
 use crate::Slices;
-use crate::candidate::{
-    Candidate, Consumption, consumption, device_location, id_of, slice_location,
-};
+use crate::candidate::{Candidate, Consumption, consumption, device_location, slice_location};
 use crate::counters::Counters;
 use crate::node::Location;
 use crate::reason::{AllocateError, PoolProblem};
-use crate::state::DeviceId;
 
 /// The pools of a node and their devices.
+#[derive(Debug)]
 pub(crate) struct Pools<'a> {
     pub(crate) pools: Vec<Pool<'a>>,
     /// Problems of pools that have nothing for this node but counters: such pools are known on
@@ -35,8 +34,9 @@ impl Pools<'_> {
 }
 
 /// One pool.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Pool<'a> {
+    pub(crate) driver: &'a str,
     /// Its name without the driver: accounts of counters go by it.
     pub(crate) name: &'a str,
     /// Why nothing can be allocated from it.
@@ -44,7 +44,7 @@ pub(crate) struct Pool<'a> {
     /// Counter sets by name.
     pub(crate) counters: BTreeMap<&'a str, Counters<'a>>,
     /// All its devices that take of the counters, also those of other nodes.
-    pub(crate) consumers: Vec<(DeviceId, Consumption<'a>)>,
+    pub(crate) consumers: Vec<(&'a Device, Rc<Consumption<'a>>)>,
 }
 
 /// A pool with its devices before it has its place.
@@ -165,7 +165,7 @@ fn build<'a>(mut relevant: Vec<&'a ResourceSlice>, slices: &Slices<'a>) -> Optio
     }
     let mut built =
         Built { pool: Pool::default(), candidates: Vec::new(), has_binding_conditions: false };
-    built.pool.name = &spec.pool.name;
+    (built.pool.driver, built.pool.name) = (&spec.driver, &spec.pool.name);
     if !is_complete(&all) {
         built.pool.problem = Some(PoolProblem::Incomplete { pool, have: all.len(), want });
         return Some(built);
@@ -191,22 +191,25 @@ fn fill<'a>(
             return Err(format!("duplicate counter set name {}", set.name));
         }
     }
-    let mut names = BTreeSet::new();
+    let none = Rc::new(Consumption::new());
+    // By address: a device of another slice may have the same name.
+    let mut consumed: HashMap<*const Device, Rc<Consumption<'a>>> = HashMap::new();
+    for (_, device) in devices(all).filter(|(_, device)| device.consumes_counters.is_some()) {
+        let consumption = Rc::new(consumption(device)?);
+        consumed.insert(std::ptr::from_ref(device), Rc::clone(&consumption));
+        built.pool.consumers.push((device, consumption));
+    }
+    let mut names = HashSet::new();
     for (slice, device) in devices(relevant).filter(|(slice, _)| !has_counters(slice)) {
         if !names.insert(device.name.as_str()) {
             return Err(format!("duplicate device name {}", device.name));
         }
         built.has_binding_conditions |= device.binding_conditions.is_some();
-        built.candidates.push(Candidate::read(slice, device)?);
+        let consumes = consumed.get(&std::ptr::from_ref(device)).unwrap_or(&none);
+        built.candidates.push(Candidate::read(slice, device, Rc::clone(consumes))?);
     }
-    for (slice, device) in devices(all) {
-        let consumption = consumption(device)?;
-        check(&built.pool.counters, &consumption)?;
-        if !consumption.is_empty() {
-            built.pool.consumers.push((id_of(slice, device), consumption));
-        }
-    }
-    Ok(())
+    let consumers = built.pool.consumers.iter();
+    consumers.map(|(_, consumption)| check(&built.pool.counters, consumption)).collect()
 }
 
 fn devices<'a>(

@@ -38,7 +38,6 @@ pub(crate) struct Search<'s, 'a> {
     consumed: BTreeMap<usize, BTreeMap<String, Quantity>>,
     /// What this attempt takes of counters, by pool name.
     counters: HashMap<&'a str, Taken<'a>>,
-    judged: BTreeMap<(Place, usize), Fit>,
     rejected: BTreeMap<(Place, usize), Reason>,
     share_id: &'s mut dyn FnMut() -> String,
     steps: usize,
@@ -61,7 +60,6 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             taken: BTreeMap::new(),
             consumed: BTreeMap::new(),
             counters: HashMap::new(),
-            judged: BTreeMap::new(),
             rejected: BTreeMap::new(),
             share_id,
             steps: 0,
@@ -80,9 +78,16 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             Ok(End::Solved) => {
                 Outcome::Allocated(result::build(&self.claims, &self.pools, self.node))
             }
-            Ok(_) => Outcome::Refused(self.refusal(None)),
-            Err(error) => Outcome::Refused(self.refusal(Some(error))),
+            Ok(_) => self.refused(None),
+            Err(error) => self.refused(Some(error)),
         }
+    }
+
+    /// Leaves what was read of the node for a survey, which often follows.
+    fn refused(self, error: Option<AllocateError>) -> Outcome {
+        let refusal = self.refusal(error);
+        self.allocator.last = Some((self.node.metadata.clone(), self.pools));
+        Outcome::Refused(refusal)
     }
 
     fn refusal(&self, error: Option<AllocateError>) -> Refusal {
@@ -231,12 +236,14 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             if self.steps > self.allocator.max_steps {
                 return Err(AllocateError::TooLong { steps: self.allocator.max_steps });
             }
+            if self.is_unselected(place, candidate) {
+                continue;
+            }
             if let Err(reason) = self.is_free(place, candidate) {
                 self.reject(place, candidate, &reason);
                 continue;
             }
-            if let Err(reason) = self.judge(place, candidate)? {
-                self.reject(place, candidate, &reason);
+            if !self.is_selected(place, candidate)? {
                 continue;
             }
             if let Err(reason) = self.has_capacity(place, candidate) {
@@ -271,29 +278,39 @@ impl<'s, 'a: 's> Search<'s, 'a> {
     }
 
     /// Whether class and request select the device; found out once.
-    fn judge(&mut self, place: Place, candidate: usize) -> Result<Fit, AllocateError> {
-        if let Some(known) = self.judged.get(&(place, candidate)) {
-            return Ok(known.clone());
-        }
-        let verdict = match (self.claims.get(place.claim), self.pools.candidates.get(candidate)) {
-            (Some(claim), Some(found)) => {
-                let wanted =
-                    claim.requests.get(place.request).and_then(|r| r.get(place.alternative));
-                match wanted {
-                    Some(wanted) => self.allocator.selectors.judge(
-                        found,
-                        wanted.class,
-                        &wanted.request,
-                        self.node,
-                        &claim.name,
-                    )?,
-                    None => Ok(()),
-                }
-            }
-            _ => Ok(()),
+    fn is_selected(&mut self, place: Place, candidate: usize) -> Result<bool, AllocateError> {
+        let claim = self.claims.get_mut(place.claim);
+        let (Some(claim), Some(found)) = (claim, self.pools.candidates.get(candidate)) else {
+            return Ok(false);
         };
-        self.judged.insert((place, candidate), verdict.clone());
-        Ok(verdict)
+        let requests = &mut claim.requests;
+        let wanted = requests.get_mut(place.request).and_then(|r| r.get_mut(place.alternative));
+        let Some(wanted) = wanted else {
+            return Ok(false);
+        };
+        if wanted.selected.is_empty() {
+            wanted.selected = vec![None; self.pools.candidates.len()];
+        }
+        let known = wanted.selected.get_mut(candidate);
+        if let Some(Some(selected)) = known {
+            return Ok(*selected);
+        }
+        let (class, request) = (wanted.class, &wanted.request);
+        let selectors = &mut self.allocator.selectors;
+        let verdict = selectors.judge(found, class, request, self.node, &claim.name)?;
+        if let Some(known) = known {
+            *known = Some(verdict.is_ok());
+        }
+        if let Err(reason) = &verdict {
+            self.reject(place, candidate, reason);
+        }
+        Ok(verdict.is_ok())
+    }
+
+    /// Whether the device is known not to be selected.
+    fn is_unselected(&self, place: Place, candidate: usize) -> bool {
+        let known = self.wanted(place).and_then(|wanted| wanted.selected.get(candidate));
+        known.copied().flatten() == Some(false)
     }
 
     fn has_capacity(&self, place: Place, candidate: usize) -> Fit {

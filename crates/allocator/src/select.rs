@@ -219,9 +219,10 @@ fn key(selector: &Selector, candidate: &Candidate<'_>) -> Option<String> {
                 write_attribute(&mut key, qualified(driver, domain, name, find))?;
             }
             Field::Capacity { domain, name } => {
-                let find = |name: &str| candidate.capacity.iter().find(|c| c.name == name);
+                let capacities = candidate.device.capacity.as_ref();
+                let find = |name: &str| capacities.and_then(|all| all.get(name));
                 match qualified(driver, domain, name, find) {
-                    Some(capacity) => write!(key, "q{}", capacity.value).ok()?,
+                    Some(capacity) => write!(key, "q{}", capacity.value.0).ok()?,
                     None => key.push('-'),
                 }
             }

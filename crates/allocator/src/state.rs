@@ -1,6 +1,6 @@
 //! What is allocated already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gpu_dra_model::Quantity;
@@ -28,6 +28,8 @@ impl fmt::Display for DeviceId {
 pub struct Allocated {
     exclusive: BTreeMap<DeviceId, String>,
     shared: BTreeMap<DeviceId, Share>,
+    /// The pools of all of them, by driver.
+    pools: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// What all shares of a device take together.
@@ -65,6 +67,7 @@ impl Allocated {
                 pool: result.pool.clone(),
                 device: result.device.clone(),
             };
+            self.pools.entry(id.driver.clone()).or_default().insert(id.pool.clone());
             if result.share_id.is_none() {
                 self.exclusive.insert(id, claim.to_owned());
                 continue;
@@ -103,6 +106,11 @@ impl Allocated {
     /// Whether shares of the device consume capacity: its counters are then counted.
     pub(crate) fn is_consumed(&self, id: &DeviceId) -> bool {
         self.shared.get(id).is_some_and(|share| share.consumed.is_some())
+    }
+
+    /// Whether any claim holds a device of the pool.
+    pub(crate) fn any_of(&self, driver: &str, pool: &str) -> bool {
+        self.pools.get(driver).is_some_and(|pools| pools.contains(pool))
     }
 
     /// Whether any claim holds the device, whole or in part.

@@ -79,7 +79,10 @@ impl<'a> Allocator<'a> {
         node: &Node,
         claims: &[&ResourceClaim],
     ) -> Result<Survey<'a>, AllocateError> {
-        let pools = pools::gather(&self.slices, node)?;
+        let pools = match self.last.take() {
+            Some((of_node, pools)) if of_node == node.metadata => pools,
+            _ => pools::gather(&self.slices, node)?,
+        };
         let mut survey = Survey { pools: pools.problems().cloned().collect(), ..Survey::default() };
         let available = pools.pools.iter().map(|pool| Available::of(pool, &self.allocated));
         let available: Vec<_> = available.collect();

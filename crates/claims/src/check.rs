@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use gpu_dra_model::GpuUuid;
+use gpu_dra_model::{DeviceName, GpuUuid};
 
 use crate::record::{HeldPart, KnownStep, Record, Step};
 
@@ -52,13 +52,24 @@ pub fn steps_stay_on_own_devices(record: &Record) -> Result<(), Violation> {
     for step in &record.steps {
         let Step::Known(step) = step else { continue };
         let own = match step {
-            KnownStep::TimeSlice { gpu, .. } | KnownStep::MigModeOff { gpu } => holds(gpu, None),
+            KnownStep::TimeSlice { gpu, .. }
+            | KnownStep::MigModeOff { gpu }
+            | KnownStep::ExclusiveProcess { gpu, .. } => holds(gpu, None),
+            KnownStep::MpsDaemon { devices, .. } => {
+                let own = |name: &DeviceName| {
+                    record.devices.iter().any(|d| d.device == *name && !d.admin)
+                };
+                !devices.is_empty() && devices.iter().all(own)
+            }
             KnownStep::CreatePartition { gpu, partition, .. } => {
                 holds(gpu, Some(&HeldPart::Partition(*partition)))
             }
         };
         let same = |other: &&KnownStep| match (*other, step) {
             (KnownStep::TimeSlice { gpu: a, .. }, KnownStep::TimeSlice { gpu: b, .. }) => a == b,
+            (KnownStep::MpsDaemon { devices: a, .. }, KnownStep::MpsDaemon { devices: b, .. }) => {
+                a.iter().any(|device| b.contains(device))
+            }
             (a, b) => a.as_planned() == b.as_planned(),
         };
         if !own || seen.iter().any(same) {

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod record;
 pub mod refusal;
 pub mod resolve;
+mod steps;
 
 pub use allocation::{AllocatedDevice, Allocation};
 pub use plan::{NodeView, plan};

@@ -1,15 +1,15 @@
 //! From an allocation to the record that is journaled before anything is done: which devices
 //! the claim will hold and which steps that takes, or why not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_dra_model::config::{DeviceConfig, Interval, MigSharing, Sharing};
 use gpu_dra_model::{BootId, CdiDeviceId, DeviceKind, DeviceName, GpuUuid, PoolName};
 
 use crate::allocation::{AllocatedDevice, Allocation};
-use crate::record::{HeldDevice, HeldPart, KnownStep, Phase, Record, Step, VERSION};
+use crate::record::{HeldDevice, HeldPart, Phase, Record, VERSION};
 use crate::refusal::Refusal;
 use crate::resolve::{DeviceType, config_for};
+use crate::steps::Steps;
 
 /// What the node offers now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct NodeView {
     pub pool: PoolName,
     /// The devices that answer now, by the names under which they are published.
     pub devices: BTreeMap<DeviceName, DeviceKind>,
+    /// The GPUs older than Volta, whose MPS has no limits.
+    pub before_volta: BTreeSet<GpuUuid>,
     /// The running kernel's boot.
     pub boot_id: BootId,
 }
@@ -45,7 +47,7 @@ pub fn plan<'a>(
         }
         let config = config_for(allocation, result, DeviceType::of(kind))?;
         if !result.admin {
-            steps.add(allocation, kind, config.as_ref())?;
+            steps.add(allocation, node, result, kind, config)?;
         }
         let gpu = kind.gpu().clone();
         let same = |other: &&mut HeldDevice| {
@@ -80,74 +82,9 @@ pub fn plan<'a>(
         phase: Phase::Preparing,
         boot_id: node.boot_id.clone(),
         devices,
-        steps: steps.in_order(),
+        steps: steps.in_order(allocation),
         other: serde_json::Map::new(),
     })
-}
-
-/// The changes that a claim needs, as they are collected from its devices.
-#[derive(Default)]
-struct Steps {
-    intervals: BTreeMap<GpuUuid, Option<Interval>>,
-    others: Vec<KnownStep>,
-}
-
-impl Steps {
-    fn add(
-        &mut self,
-        allocation: &Allocation,
-        kind: &DeviceKind,
-        config: Option<&DeviceConfig>,
-    ) -> Result<(), Refusal> {
-        let interval = interval(allocation, config)?;
-        match kind {
-            DeviceKind::Gpu { gpu, mig_may_be_on } => {
-                if *self.intervals.entry(gpu.clone()).or_insert(interval) != interval {
-                    let (claim, gpu) = (allocation.claim.clone(), gpu.clone());
-                    return Err(Refusal::Contradiction { claim, gpu });
-                }
-                if *mig_may_be_on {
-                    self.add_once(KnownStep::MigModeOff { gpu: gpu.clone() });
-                }
-            }
-            DeviceKind::StaticMig { .. } | DeviceKind::Monitor { .. } => {}
-            DeviceKind::Partition { gpu, partition, mode_is_free } => {
-                self.add_once(KnownStep::CreatePartition {
-                    gpu: gpu.clone(),
-                    partition: *partition,
-                    switch_mode: *mode_is_free,
-                    made: None,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Two requests of a claim can't be given one device, but a malformed allocation can
-    /// say so, and a step must be there once.
-    fn add_once(&mut self, step: KnownStep) {
-        if !self.others.contains(&step) {
-            self.others.push(step);
-        }
-    }
-
-    /// GPU instances first: a large one is made before the small ones of the same claim, which
-    /// is the order that the driver itself asks for.
-    fn in_order(self) -> Vec<Step> {
-        let mut steps = self.others;
-        steps.sort_by_key(|step| match step {
-            KnownStep::CreatePartition { partition, .. } => {
-                (0, std::cmp::Reverse(partition.placement.size))
-            }
-            _ => (1, std::cmp::Reverse(0)),
-        });
-        let slices = self
-            .intervals
-            .into_iter()
-            .filter_map(|(gpu, interval)| Some(KnownStep::TimeSlice { gpu, interval: interval? }));
-        steps.extend(slices);
-        steps.into_iter().map(Step::Known).collect()
-    }
 }
 
 fn part(kind: &DeviceKind) -> Option<HeldPart> {
@@ -176,28 +113,6 @@ fn known<'a>(
         claim: allocation.claim.clone(),
         device: result.device.clone(),
     })
-}
-
-/// The time slice to set; None leaves the knob alone, which is also what `Default` means:
-/// touching it fails on GPUs without one.
-fn interval(
-    allocation: &Allocation,
-    config: Option<&DeviceConfig>,
-) -> Result<Option<Interval>, Refusal> {
-    let mps = || Err(Refusal::MpsNotServed(allocation.claim.clone()));
-    match config {
-        Some(DeviceConfig::Gpu(config)) => match &config.sharing {
-            None | Some(Sharing::TimeSlicing { interval: Interval::Default }) => Ok(None),
-            Some(Sharing::TimeSlicing { interval }) => Ok(Some(*interval)),
-            Some(Sharing::Mps(_)) => mps(),
-        },
-        // The incumbent takes time-slicing for MIG devices and sets nothing either.
-        Some(DeviceConfig::Mig(config)) => match &config.sharing {
-            None | Some(MigSharing::TimeSlicing) => Ok(None),
-            Some(MigSharing::Mps(_)) => mps(),
-        },
-        _ => Ok(None),
-    }
 }
 
 /// The scheduler can hand out a device twice (a force-deleted pod, a stale cache): the node

@@ -1,10 +1,10 @@
 //! What the journal keeps of one claim, and its format. One small JSON file a claim, with a
 //! version and no checksum: fields that a newer version adds are kept, not refused.
 
-use gpu_dra_model::config::Interval;
+use gpu_dra_model::config::{Interval, MpsConfig};
 use gpu_dra_model::{
-    BootId, CdiDeviceId, ClaimRef, DeviceName, GpuUuid, MigDevice, Partition, Placement, PoolName,
-    RequestName,
+    BootId, CdiDeviceId, ClaimRef, ComputeMode, DeviceName, GpuUuid, MigDevice, Partition,
+    Placement, PoolName, RequestName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -164,19 +164,27 @@ pub enum KnownStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         made: Option<MigDevice>,
     },
+    /// Lets one process alone compute on the GPU, which an MPS server wants. Undone by the
+    /// mode that was there before.
+    ExclusiveProcess {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// What to put back.
+        #[serde(default)]
+        before: ComputeMode,
+    },
+    /// Has the MPS host run a control daemon for these devices. Undone by ending it.
+    MpsDaemon {
+        /// The daemon's name on the node.
+        daemon: String,
+        /// The devices that it serves.
+        devices: Vec<DeviceName>,
+        /// The limits of its clients.
+        config: MpsConfig,
+    },
 }
 
 impl KnownStep {
-    /// The GPU that it changes.
-    #[must_use]
-    pub fn gpu(&self) -> &GpuUuid {
-        match self {
-            Self::TimeSlice { gpu, .. }
-            | Self::MigModeOff { gpu }
-            | Self::CreatePartition { gpu, .. } => gpu,
-        }
-    }
-
     /// Whether it leaves something that has to be undone.
     #[must_use]
     pub fn has_undo(&self) -> bool {
@@ -193,6 +201,9 @@ impl KnownStep {
                 switch_mode: *switch_mode,
                 made: None,
             },
+            Self::ExclusiveProcess { gpu, .. } => {
+                Self::ExclusiveProcess { gpu: gpu.clone(), before: ComputeMode::default() }
+            }
             step => step.clone(),
         }
     }
@@ -250,6 +261,17 @@ impl Record {
                 if gpu == on && *partition == at =>
             {
                 made.as_ref()
+            }
+            _ => None,
+        })
+    }
+
+    /// The MPS daemon that serves this device of the claim.
+    #[must_use]
+    pub fn mps_daemon(&self, of: &DeviceName) -> Option<&str> {
+        self.known_steps()?.into_iter().find_map(|step| match step {
+            KnownStep::MpsDaemon { daemon, devices, .. } if devices.contains(of) => {
+                Some(daemon.as_str())
             }
             _ => None,
         })

@@ -102,11 +102,18 @@ pub enum Refusal {
         /// `gpu`, `mig` or `vfio`.
         device_type: &'static str,
     },
-    /// The sharing strategy is not served yet.
+    /// MPS before Volta has neither limits nor clients of several users.
     #[error(
-        "claim {0} asks for MPS, which this version doesn't serve; use strategy TimeSlicing or no sharing"
+        "claim {claim}: {gpu} is older than Volta, whose MPS has no {what}; choose a GPU of compute capability 7.0 or newer"
     )]
-    MpsNotServed(ClaimRef),
+    MpsTooOld {
+        /// The claim.
+        claim: ClaimRef,
+        /// The GPU.
+        gpu: GpuUuid,
+        /// What was asked of MPS.
+        what: &'static str,
+    },
     /// Two requests of the claim ask different things of one GPU.
     #[error(
         "claim {claim} asks for two different sharing settings on {gpu}; give both requests one config"

@@ -42,6 +42,15 @@ impl DeviceType {
     }
 }
 
+/// A config in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// What it says.
+    pub config: DeviceConfig,
+    /// Position in `status.allocation.devices.config`.
+    pub index: usize,
+}
+
 /// The config in force for `device`, or None where nobody asked for anything.
 ///
 /// Every config that applies is decoded, also one that a later one overrides: a mistake
@@ -53,7 +62,7 @@ pub fn config_for(
     allocation: &Allocation,
     device: &AllocatedDevice,
     device_type: DeviceType,
-) -> Result<Option<DeviceConfig>, Refusal> {
+) -> Result<Option<Resolved>, Refusal> {
     let mut applying: Vec<_> =
         allocation.configs.iter().filter(|config| applies(config, device)).collect();
     // Stable: within one source the allocation's order stays.
@@ -71,7 +80,7 @@ pub fn config_for(
             error: Box::new(error),
         })?;
         if device_type.fits(&config) {
-            in_force = Some(config);
+            in_force = Some(Resolved { config, index: entry.index });
         } else if !entry.requests.is_empty() {
             return Err(Refusal::WrongKind {
                 claim: allocation.claim.clone(),

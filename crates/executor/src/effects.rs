@@ -81,6 +81,17 @@ pub enum EffectError {
     /// The GPU can't be asked for its GPU instances.
     #[error("MIG devices not read: {0}")]
     MigNotRead(String),
+    /// The GPU refuses a compute mode.
+    #[error("compute mode of {gpu} not set: {said}")]
+    ComputeMode {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// What NVML said.
+        said: String,
+    },
+    /// The MPS host doesn't run the claim's daemon.
+    #[error("MPS daemon: {0}")]
+    Mps(String),
     /// The driver's files or device nodes are not complete.
     #[error("{0}")]
     DriverFiles(String),
@@ -112,12 +123,12 @@ pub enum Done {
 
 /// What is done to the machine for a claim.
 pub trait Effects: Send + Sync {
-    /// Looks whether the hardware has room for the plan beside what no claim knows of.
-    /// Changes nothing.
+    /// Looks whether the hardware has room for the plan beside what no claim knows of, and
+    /// gives the plan with what must be put back later. Changes nothing.
     ///
     /// # Errors
     /// What is in the way, or that it can't be asked.
-    fn check(&self, plan: &Record) -> Result<(), EffectError>;
+    fn look(&self, plan: Record) -> Result<Record, EffectError>;
 
     /// Whether what was done for a prepared claim is still there, as far as others can take
     /// it away. Changes nothing.
@@ -126,11 +137,12 @@ pub trait Effects: Send + Sync {
     /// When the hardware can't be asked.
     fn holds(&self, record: &Record) -> Result<bool, EffectError>;
 
-    /// Does one step. Doing it again changes nothing.
+    /// Does one step of a claim; `begun` has the steps before it with what came of them.
+    /// Doing it again changes nothing.
     ///
     /// # Errors
     /// When the hardware or driver refuses; see [`EffectError::leaves_nothing`].
-    fn apply(&self, step: &KnownStep) -> Result<Done, EffectError>;
+    fn apply(&self, step: &KnownStep, begun: &Record) -> Result<Done, EffectError>;
 
     /// Undoes one step. Nothing to undo is success, a GPU that is gone too.
     ///

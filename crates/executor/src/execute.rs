@@ -152,7 +152,7 @@ impl Executor {
             Some(before) => self.undo(&before, &node.boot_id)?,
             None => {}
         }
-        self.effects.check(&planned)?;
+        let planned = self.effects.look(planned)?;
         let (error, begun) = match self.execute(&planned) {
             Ok(prepared) => return Ok(prepared),
             Err(failed) => *failed,
@@ -254,7 +254,7 @@ impl Executor {
     fn execute_into(&self, planned: &Record, begun: &mut Record) -> Result<(), ExecuteError> {
         self.journal.put(planned)?;
         for step in known_steps(planned)? {
-            match self.effects.apply(step) {
+            match self.effects.apply(step, begun) {
                 Ok(done) => begun.steps.push(Step::Known(outcome(step, done))),
                 Err(error) => {
                     if !error.leaves_nothing() {

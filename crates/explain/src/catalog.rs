@@ -1,6 +1,7 @@
 //! What all devices of the cluster publish: names, kinds and values, gathered once. Advice
 //! rests on it: "no device has that, but they have this".
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use gpu_dra_model::Quantity;
@@ -23,7 +24,7 @@ pub(crate) struct Published<'a> {
     /// `string`, `int`, `bool`, `version`.
     pub(crate) kinds: BTreeSet<&'static str>,
     /// The first distinct values, as text.
-    pub(crate) values: BTreeSet<String>,
+    pub(crate) values: BTreeSet<Cow<'a, str>>,
     /// The types of the devices that have it: gpu, mig.
     pub(crate) types: BTreeSet<&'a str>,
 }
@@ -136,15 +137,15 @@ pub(crate) fn value_of(driver: &str, device: &Device, full_name: &str) -> Option
     let attributes = device.attributes.as_ref()?;
     let bare = full_name.split_once('/').filter(|(domain, _)| *domain == driver);
     let value = attributes.get(full_name).or_else(|| attributes.get(bare?.1))?;
-    Some(shown(value).1)
+    Some(shown(value).1.into_owned())
 }
 
-fn shown(value: &DeviceAttribute) -> (&'static str, String) {
+fn shown(value: &DeviceAttribute) -> (&'static str, Cow<'_, str>) {
     match value {
-        DeviceAttribute { string: Some(text), .. } => ("string", text.clone()),
-        DeviceAttribute { int: Some(number), .. } => ("int", number.to_string()),
-        DeviceAttribute { bool: Some(flag), .. } => ("bool", flag.to_string()),
-        DeviceAttribute { version: Some(text), .. } => ("version", text.clone()),
-        _ => ("list", "a list".to_owned()),
+        DeviceAttribute { string: Some(text), .. } => ("string", text.into()),
+        DeviceAttribute { int: Some(number), .. } => ("int", number.to_string().into()),
+        DeviceAttribute { bool: Some(flag), .. } => ("bool", flag.to_string().into()),
+        DeviceAttribute { version: Some(text), .. } => ("version", text.into()),
+        _ => ("list", "a list".into()),
     }
 }

@@ -22,7 +22,7 @@ const NAMES: usize = 3;
 /// Devices tried on one node, about a second of work. Once a node needed more, the others get
 /// less: a hostile claim must not take hours on thousands of nodes.
 const MAX_STEPS: usize = 2_000_000;
-const MAX_STEPS_AFTER: usize = 20_000;
+const MAX_STEPS_AFTER: usize = 10_000;
 
 /// The objects of a cluster that have a say.
 #[derive(Debug, Clone, Copy, Default)]

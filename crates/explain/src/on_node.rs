@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gpu_dra_allocator::{AllocateError, Outcome, Rejection, Survey, Surveyed};
+use gpu_dra_allocator::{
+    AllocateError, Candidate, Obstacle, Outcome, Reason, Rejection, Survey, Surveyed,
+};
+use gpu_dra_cel::Term;
 
 use crate::catalog;
 use crate::causes::{cause, error_rule, plain};
@@ -103,7 +106,38 @@ fn dynamic(rejected: &[Rejection]) -> Dynamic<'_> {
 fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec<RemovedExamples>) {
     let mut groups: BTreeMap<(Vec<Rule>, &str), (usize, RemovedExamples)> = BTreeMap::new();
     let (mut selected, mut usable) = (0, 0);
+    // Most devices of a node are of another class, alike in why.
+    let mut of_others: HashMap<(*const Term, &str), Vec<&Candidate<'_>>> = HashMap::new();
     for found in &request.devices {
+        if let [Obstacle { reason: Reason::ClassSelector { .. }, terms }] =
+            found.obstacles.as_slice()
+        {
+            let what = catalog::what(&found.id.driver, found.device);
+            of_others.entry((terms.as_ptr(), what)).or_default().push(found);
+        }
+    }
+    for ((_, what), devices) in &of_others {
+        let Some(obstacle) = devices.first().and_then(|first| first.obstacles.first()) else {
+            continue;
+        };
+        let cause = cause(obstacle);
+        let rules = vec![(cause.kind, cause.rule, cause.wanted)];
+        let (count, examples) = groups.entry((rules, what)).or_default();
+        *count += devices.len();
+        let names = devices.iter().take(EXAMPLES).map(|device| device.id.device.clone());
+        names.for_each(|name| insert(&mut examples.devices, name));
+        examples.seen.resize_with(1, BTreeSet::new);
+        for seen in &mut examples.seen {
+            cause.seen.iter().for_each(|value| insert(seen, value.clone()));
+        }
+    }
+    for found in &request.devices {
+        if matches!(
+            found.obstacles.as_slice(),
+            [Obstacle { reason: Reason::ClassSelector { .. }, .. }]
+        ) {
+            continue;
+        }
         let mut causes: Vec<Cause> = found.obstacles.iter().map(cause).collect();
         let by_selector = causes.iter().any(|cause| {
             matches!(

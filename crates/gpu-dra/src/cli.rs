@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::bench::Bench;
-use crate::commands::{demo, explain, inventory, node};
+use crate::commands::{demo, explain, inventory, mps_host, node};
 
 /// Kubernetes DRA driver for NVIDIA GPUs.
 #[derive(Debug, Parser)]
@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 enum Command {
     /// The node agent: publishes this node's GPUs and prepares claims for the kubelet
     Node(node::Args),
+    /// Runs MPS daemons for the node agent, apart from it
+    MpsHost(mps_host::Args),
     /// What GPUs are here, and what would be published of them; needs no cluster
     Inventory(inventory::Args),
     /// The driver at work on this machine, without GPU, cluster or root
@@ -32,6 +34,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Node(args) => node::run(args),
+            Command::MpsHost(args) => mps_host::run(args),
             Command::Inventory(args) => inventory::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Explain(args) => explain::run(&args),

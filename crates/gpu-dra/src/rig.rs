@@ -105,6 +105,7 @@ impl Rig {
         let mut command = Command::new(program);
         // As in the image.
         command.env("MALLOC_ARENA_MAX", "2");
+        command.env("MALLOC_TRIM_THRESHOLD_", "65536").env("MALLOC_TOP_PAD_", "16384");
         command.env_remove("KUBECONFIG").env_remove("RUST_LOG").arg("node");
         let mut flag = |name: &str, value: &Path| {
             command.arg(name).arg(value);

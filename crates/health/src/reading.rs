@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthReading {
     /// The GPU has fallen off the bus (`NVML_ERROR_GPU_IS_LOST`), or isn't there any more.
-    pub lost: bool,
+    /// None where it could not be asked.
+    pub lost: Option<bool>,
     /// What the driver wants done (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`, R565 and newer).
     pub recovery_action: Option<RecoveryAction>,
     /// Memory errors that ECC could not correct since the last reset or driver load
@@ -22,6 +23,13 @@ pub struct HealthReading {
     pub retired_pages_pending: Option<bool>,
     /// NVLink; None on GPUs without, and in MIG mode, which has no use for it.
     pub nvlinks: Option<NvLinks>,
+}
+
+impl HealthReading {
+    /// The driver wants something done.
+    pub(crate) fn asks_for_recovery(&self) -> bool {
+        self.recovery_action.is_some_and(|action| action != RecoveryAction::Nothing)
+    }
 }
 
 /// The row remapper (`NVML_FI_DEV_REMAPPED_…`).

@@ -119,22 +119,23 @@ impl Tracker {
 
     /// Takes note of what a GPU says.
     pub fn reading(&mut self, gpu: &GpuUuid, reading: &HealthReading, now: UnixSeconds) -> bool {
-        let first = self.read.insert(gpu.clone());
+        let first = reading.lost.is_some() && self.read.insert(gpu.clone());
         let before = self.gpus.get(gpu).cloned().unwrap_or_default();
         let mut state = before.clone();
-        if reading.lost {
-            self.quiet.remove(gpu);
-            state.hold(Topic::Lost, Some(Cause::Lost), now);
-        } else {
-            let was_lost = state.hold(Topic::Lost, None, now);
-            if was_lost || state.recovery_is_over(reading.recovery_action) {
-                state.end_events(|_| true);
+        let is_back = match reading.lost {
+            Some(lost) => {
+                let was_lost = state.hold(Topic::Lost, lost.then_some(Cause::Lost), now);
+                was_lost && !lost && !reading.asks_for_recovery()
             }
-            if self.is_settled(gpu, reading) {
-                state.end_events(|condition| self.judge(condition) < Verdict::NoExecute);
-            }
-            state.read(reading, now);
+            None => false,
+        };
+        if is_back || state.recovery_is_over(reading) {
+            state.end_events(|_| true);
         }
+        if self.is_settled(gpu, reading) {
+            state.end_events(|condition| self.judge(condition) < Verdict::NoExecute);
+        }
+        state.read(reading, now);
         let changed = state != before;
         self.put(gpu, state);
         first || changed
@@ -214,7 +215,7 @@ impl Tracker {
             .iter_mut()
             .find(|known| known.part == condition.part && known.cause.topic() == topic);
         let changed = match known {
-            Some(known) if self.judge(known) > self.judge(&condition) => false,
+            Some(known) if self.judge(known) >= self.judge(&condition) => false,
             Some(known) => {
                 *known = condition;
                 true
@@ -274,9 +275,9 @@ impl GpuState {
     }
 
     /// The driver asks for nothing any more, and did before.
-    fn recovery_is_over(&self, action: Option<RecoveryAction>) -> bool {
+    fn recovery_is_over(&self, reading: &HealthReading) -> bool {
         let asked = self.recovery_action.is_some_and(|action| action != RecoveryAction::Nothing);
-        asked && action == Some(RecoveryAction::Nothing)
+        asked && reading.recovery_action == Some(RecoveryAction::Nothing)
     }
 
     /// Everything that is known only as long as it is read. What isn't told stays as it was.

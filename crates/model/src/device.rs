@@ -80,3 +80,18 @@ pub struct MigDevice {
     /// The UUID that programs see.
     pub uuid: MigUuid,
 }
+
+/// Who may use a GPU for computing (`nvmlComputeMode_t`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ComputeMode {
+    /// Any number of processes.
+    #[default]
+    Default,
+    /// One thread; withdrawn from CUDA, but old settings survive.
+    ExclusiveThread,
+    /// None.
+    Prohibited,
+    /// One process; what an MPS server wants.
+    ExclusiveProcess,
+}

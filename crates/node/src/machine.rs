@@ -1,7 +1,7 @@
 //! The real side of a claim's acts: the driver's `nvidia-smi` for the time slice, and the CDI
 //! spec from the driver's files and device nodes as they are now.
 //!
-//! MIG devices are made and removed in [`partition`].
+//! MIG devices are made and removed in [`partition`], MPS daemons asked for in [`mps`].
 //!
 //! Nothing is remembered between two calls but what can't be stale: a driver that was
 //! replaced a moment ago is seen.
@@ -11,22 +11,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_dra_cdi::{ContainerEdits, ShareId, SpecDevice, claim_spec};
-use gpu_dra_claims::{HeldDevice, HeldPart, KnownStep, Record};
+use gpu_dra_claims::{HeldDevice, HeldPart, KnownStep, Record, Step};
 use gpu_dra_driverroot::{
-    DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, common_edits, gpu_edits, mig_edits,
+    DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, gpu_edits, mig_edits,
 };
 use gpu_dra_executor::{Done, EffectError, Effects};
 use gpu_dra_host::{Boundary, Command, Processes};
 use gpu_dra_model::config::Interval;
-use gpu_dra_model::{DriverName, GpuUuid};
+use gpu_dra_model::{ComputeMode, DriverName, GpuUuid};
 use gpu_dra_nvml::{GpuError, Gpus};
 use tokio::sync::watch;
 
 use crate::events::Announcer;
 use crate::survey::Survey;
 
+mod mps;
 mod partition;
 
+pub use mps::MpsHost;
 use partition::Partitions;
 
 /// nvidia-smi initialises every GPU first, which takes seconds on a cold node.
@@ -52,25 +54,44 @@ pub struct Machine {
     pub files: DriverFilesCache,
     /// The points between effects.
     pub boundary: Boundary,
+    /// Runs MPS daemons.
+    pub mps: MpsHost,
     /// Where the operator is told of changes to the GPUs.
     pub announcer: Announcer,
 }
 
 impl Effects for Machine {
-    fn check(&self, plan: &Record) -> Result<(), EffectError> {
-        self.partitions().check(plan)
+    fn look(&self, mut plan: Record) -> Result<Record, EffectError> {
+        self.partitions().check(&plan)?;
+        for step in &mut plan.steps {
+            if let Step::Known(KnownStep::ExclusiveProcess { gpu, before }) = step {
+                *before = self.gpus.compute_mode(gpu).map_err(|error| mode_failed(gpu, &error))?;
+            }
+        }
+        Ok(plan)
     }
 
     fn holds(&self, record: &Record) -> Result<bool, EffectError> {
-        self.partitions().holds(record)
+        let steps = record.known_steps().unwrap_or_default().into_iter();
+        let daemons = steps.filter_map(|step| match step {
+            KnownStep::MpsDaemon { daemon, .. } => Some(daemon.as_str()),
+            _ => None,
+        });
+        Ok(self.partitions().holds(record)? && self.mps.has(daemons)?)
     }
 
-    fn apply(&self, step: &KnownStep) -> Result<Done, EffectError> {
+    fn apply(&self, step: &KnownStep, begun: &Record) -> Result<Done, EffectError> {
         match step {
             KnownStep::TimeSlice { gpu, interval } => self.set_time_slice(gpu, *interval)?,
             KnownStep::MigModeOff { gpu } => self.partitions().leave_mig_mode(gpu)?,
             KnownStep::CreatePartition { gpu, partition, switch_mode, .. } => {
                 return Ok(Done::Made(self.partitions().make(gpu, *partition, *switch_mode)?));
+            }
+            KnownStep::ExclusiveProcess { gpu, .. } => {
+                self.set_compute_mode(gpu, ComputeMode::ExclusiveProcess)?;
+            }
+            KnownStep::MpsDaemon { daemon, devices, config } => {
+                self.mps.ensure(&self.boundary, daemon, devices, config, begun)?;
             }
         }
         Ok(Done::AsPlanned)
@@ -87,6 +108,11 @@ impl Effects for Machine {
             KnownStep::CreatePartition { gpu, partition, switch_mode, made } => {
                 self.partitions().unmake(gpu, *partition, made.as_ref(), *switch_mode)
             }
+            KnownStep::ExclusiveProcess { gpu, before } => match self.gpus.minor_of(gpu) {
+                Err(GpuError::Gone { .. }) => Ok(()),
+                _ => self.set_compute_mode(gpu, *before),
+            },
+            KnownStep::MpsDaemon { daemon, .. } => self.mps.stop(&self.boundary, daemon),
         }
     }
 
@@ -98,13 +124,13 @@ impl Effects for Machine {
             Ok(SpecDevice {
                 device: device.device.clone(),
                 share: device.share_id.as_deref().and_then(ShareId::new),
-                edits: self.device_edits(record, device, survey, &hook)?,
+                edits: self.with_mps(record, device, survey, &hook)?,
             })
         });
         let devices = devices.collect::<Result<Vec<_>, EffectError>>()?;
         let found = self.driver_files(survey)?;
         let common = self.nodes.common().map_err(files)?;
-        let common = common_edits(&found, &common, &hook);
+        let common = self.files.common_edits(&found, common, &hook);
         Ok(claim_spec(&self.driver, &record.claim.uid, &devices, &common)?.to_bytes()?)
     }
 }
@@ -116,6 +142,30 @@ impl Machine {
             boundary: &self.boundary,
             announcer: &self.announcer,
         }
+    }
+
+    /// What a container gets for one device of the claim, and to reach its MPS daemon.
+    fn with_mps(
+        &self,
+        record: &Record,
+        device: &HeldDevice,
+        survey: Option<&Survey>,
+        hook: &Hook,
+    ) -> Result<ContainerEdits, EffectError> {
+        let mut edits = self.device_edits(record, device, survey, hook)?;
+        if let Some(daemon) = record.mps_daemon(&device.device) {
+            let of_client = self.mps.edits(daemon)?;
+            edits.env.extend(of_client.env);
+            edits.mounts.extend(of_client.mounts);
+        }
+        Ok(edits)
+    }
+
+    fn set_compute_mode(&self, gpu: &GpuUuid, mode: ComputeMode) -> Result<(), EffectError> {
+        self.boundary.pass("set compute mode");
+        self.gpus.set_compute_mode(gpu, mode).map_err(|error| mode_failed(gpu, &error))?;
+        self.boundary.pass("compute mode is set");
+        Ok(())
     }
 
     /// What a container gets for one device of the claim.
@@ -210,6 +260,12 @@ impl Machine {
         })?;
         Ok(self.root.here.join(program))
     }
+}
+
+fn mode_failed(gpu: &GpuUuid, error: &GpuError) -> EffectError {
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+    let said = format!("{error}{}", source.unwrap_or_default());
+    EffectError::ComputeMode { gpu: gpu.clone(), said }
 }
 
 fn files(error: impl std::error::Error) -> EffectError {

@@ -12,13 +12,14 @@ use gpu_dra_kubelet::{DeviceHealth, HealthState, Paths, Server, Stopped};
 use gpu_dra_model::{BootId, IdError, PoolName};
 use gpu_dra_nvml::{Driver, Gpus, OpenError, Trees};
 use gpu_dra_publisher::Publisher;
+use gpu_dra_sharing::RunDir;
 use gpu_dra_slices::PoolRef;
 use tokio::sync::watch;
 
 use crate::claim_source::ApiServer;
 use crate::events::{self, Announcer};
 use crate::http;
-use crate::machine::Machine;
+use crate::machine::{Machine, MpsHost};
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::settings::Settings;
@@ -39,6 +40,9 @@ pub enum NodeError {
     /// The lock file can't be used.
     #[error(transparent)]
     Lock(#[from] gpu_dra_host::LockError),
+    /// The folder of MPS daemons is not possible.
+    #[error(transparent)]
+    MpsFolder(#[from] gpu_dra_sharing::RunDirError),
     /// A socket path is not possible.
     #[error(transparent)]
     Paths(#[from] gpu_dra_kubelet::PathsError),
@@ -137,6 +141,7 @@ pub async fn run(
         processes: Arc::new(RealProcesses),
         files: DriverFilesCache::default(),
         boundary: settings.boundary.clone(),
+        mps: MpsHost::new(&settings.mps_socket, RunDir::new(&settings.mps_run_dir)?),
         announcer,
     };
     let locks = Locks::open(&plugin_dir.join("locks"))?;

@@ -39,6 +39,10 @@ pub struct Settings {
     pub retry: Duration,
     /// What of the GPUs is published, and how those that can be partitioned are used.
     pub policy: Policy,
+    /// The MPS host's socket.
+    pub mps_socket: PathBuf,
+    /// The folder of the MPS daemons, the same path on the host, here and for the MPS host.
+    pub mps_run_dir: PathBuf,
     /// The points between effects, for the crash tests.
     pub boundary: Boundary,
 }

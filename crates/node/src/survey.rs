@@ -12,7 +12,7 @@ use std::time::Duration;
 use gpu_dra_claims::{KnownStep, NodeView, Record};
 use gpu_dra_executor::{Journal, JournalError};
 use gpu_dra_host::{FileError, Files};
-use gpu_dra_model::inventory::Mig;
+use gpu_dra_model::inventory::{ComputeCapability, Mig};
 use gpu_dra_model::{BootId, Inventory, PoolName};
 use gpu_dra_nvml::{Gpus, OpenError};
 use gpu_dra_slices::{Built, DesiredPool, Names, Note, OwnInstance, Policy, build};
@@ -84,6 +84,9 @@ pub struct Place {
     /// Where the operator is told what stands in the way.
     pub announcer: Announcer,
 }
+
+/// Since Volta MPS has limits, and clients of several users.
+const VOLTA: ComputeCapability = ComputeCapability { major: 7, minor: 0 };
 
 /// A driver that doesn't answer keeps its devices published for this many rounds: a reload
 /// of a second or two must not withdraw the node.
@@ -188,7 +191,14 @@ impl Surveyor {
                 tracing::info!(%note, "published pool");
             }
         }
-        let view = NodeView { pool: self.pool.clone(), devices, boot_id: self.boot_id.clone() };
+        let old =
+            inventory.gpus.iter().filter(|gpu| gpu.compute_capability.is_some_and(|cc| cc < VOLTA));
+        let view = NodeView {
+            pool: self.pool.clone(),
+            devices,
+            before_volta: old.map(|gpu| gpu.uuid.clone()).collect(),
+            boot_id: self.boot_id.clone(),
+        };
         Survey { inventory, pool, view, trouble }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gpu_dra_health::HealthReading;
 use gpu_dra_model::inventory::{ComputeInstance, GpuInstance, MigMode, Placement};
-use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid, Inventory, Minor};
+use gpu_dra_model::{ComputeInstanceId, ComputeMode, GpuInstanceId, GpuUuid, Inventory, Minor};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as WrapperMode;
 
@@ -16,7 +16,7 @@ use crate::code::CallError;
 use crate::current::{Current, Turn};
 use crate::error::{GpuError, OpenError};
 use crate::fingerprint::Fingerprint;
-use crate::gpus::{ComputeMode, Gpus};
+use crate::gpus::Gpus;
 use crate::partitions::Partitions;
 use crate::session::Session;
 use crate::trees::Trees;

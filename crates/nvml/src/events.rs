@@ -154,7 +154,6 @@ impl Listener {
                     debug!(%error, "events are registered anew");
                     // One GPU's end is no reason to miss what others have to say.
                     last = (error.code == Code::GPU_IS_LOST).then_some(watch);
-                    self.tell_blind(error);
                     if begun.elapsed() < PAUSE {
                         self.shared.pause(PAUSE);
                     }
@@ -173,7 +172,8 @@ impl Listener {
         // Who is registered with a set that can't be waited for isn't heard.
         let mut news = Some(watching);
         while self.goes_on(turn) && !self.shared.must_register() {
-            let event = watch.wait(if news.is_some() { 0 } else { WAIT_MS })?;
+            let heard = watch.wait(if news.is_some() { 0 } else { WAIT_MS });
+            let event = heard.inspect_err(|error| self.tell_blind(news.take(), *error))?;
             if let Some(watching) = news.take() {
                 self.tell(watching);
             }
@@ -195,11 +195,11 @@ impl Listener {
     }
 
     /// A set that failed for no reason of one GPU's leaves all unheard until the next.
-    fn tell_blind(&mut self, error: CallError) {
+    fn tell_blind(&mut self, registered: Option<Watching>, error: CallError) {
         if error.code == Code::GPU_IS_LOST || error.code.ends_session() {
             return;
         }
-        let mut blind = self.told.clone();
+        let mut blind = registered.unwrap_or_else(|| self.told.clone());
         for uuid in std::mem::take(&mut blind.watched) {
             blind.unmonitored.insert(uuid, error);
         }

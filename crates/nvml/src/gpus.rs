@@ -3,23 +3,10 @@
 
 use gpu_dra_health::HealthReading;
 use gpu_dra_model::inventory::{ComputeInstance, GpuInstance, MigMode, Placement};
-use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid, Inventory, Minor};
+use gpu_dra_model::{ComputeInstanceId, ComputeMode, GpuInstanceId, GpuUuid, Inventory, Minor};
 
 use crate::error::{GpuError, OpenError};
 use crate::fingerprint::Fingerprint;
-
-/// Who may use a GPU for computing (`nvmlComputeMode_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ComputeMode {
-    /// Any number of processes.
-    Default,
-    /// One thread; withdrawn from CUDA, but old settings survive.
-    ExclusiveThread,
-    /// None.
-    Prohibited,
-    /// One process; what an MPS server wants.
-    ExclusiveProcess,
-}
 
 /// The GPUs of this node. Calls block for as long as the driver takes (a cold
 /// initialisation: seconds), so call from a thread that may block.

@@ -27,21 +27,27 @@ pub(crate) fn read(session: &Session, uuid: &GpuUuid) -> Result<HealthReading, O
         },
         Err(GpuError::Driver(error)) => return Err(error),
         Err(GpuError::Call { source, .. }) => source,
-        Err(_) => return Ok(HealthReading { lost: true, ..HealthReading::default() }),
+        Err(_) => return Ok(on_bus(false)),
     };
     match error.code {
-        Code::GPU_IS_LOST => Ok(HealthReading { lost: true, ..HealthReading::default() }),
+        Code::GPU_IS_LOST => Ok(on_bus(false)),
         // Told in place of any answer.
-        Code::RESET_REQUIRED => Ok(HealthReading {
-            recovery_action: Some(RecoveryAction::Reset),
-            ..HealthReading::default()
-        }),
+        Code::RESET_REQUIRED => {
+            Ok(HealthReading { recovery_action: Some(RecoveryAction::Reset), ..on_bus(true) })
+        }
+        // It answers, and has nothing to say.
+        code if code.is_absent() => Ok(on_bus(true)),
         code if code.ends_session() => Err(OpenError::Call(error)),
         _ => {
             debug!(gpu = %uuid, %error, "no health reading");
             Ok(HealthReading::default())
         }
     }
+}
+
+/// No more is known.
+fn on_bus(there: bool) -> HealthReading {
+    HealthReading { lost: Some(!there), ..HealthReading::default() }
 }
 
 fn reading(nvml: &Nvml, device: &Device<'_>) -> Result<HealthReading, CallError> {
@@ -63,7 +69,7 @@ fn reading(nvml: &Nvml, device: &Device<'_>) -> Result<HealthReading, CallError>
         _ => None,
     };
     Ok(HealthReading {
-        lost: false,
+        lost: Some(false),
         recovery_action: if_possible(action)?
             .map(|number| RecoveryAction::from_nvml(u32::try_from(number).unwrap_or(u32::MAX))),
         uncorrected_ecc: if_possible(ecc)?,

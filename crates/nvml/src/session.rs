@@ -33,6 +33,10 @@ impl Session {
     /// What is wrong with the file, the driver or this container, and what to do about it.
     /// With no GPU to be used there is no session either ([`OpenError::NoGpus`],
     /// [`OpenError::GpusUnused`], [`OpenError::NoDeviceNodes`]).
+    // NVML's table of functions is 6 KB on the stack, several times over: inlined, every
+    // thread that ever asks a GPU would keep a stack of that size.
+    #[cold]
+    #[inline(never)]
     pub fn open(library: &Path, trees: &Trees) -> Result<Self, OpenError> {
         // Held to the end, so that the wrapper doesn't load the file a second time.
         let _loaded = load(library, trees)?;

@@ -1,8 +1,9 @@
 //! The MPS host's journal: one small file a daemon, in a folder that outlives the process.
 //! It keeps what was asked, not what runs: that is found out by looking.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpu_dra_host::{FileError, Files};
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,8 @@ pub enum JournalError {
 pub struct Journal {
     dir: PathBuf,
     files: Arc<dyn Files>,
+    /// What this life has written and synced. A file that can be read may still be lost.
+    synced: Mutex<BTreeMap<DaemonId, Record>>,
 }
 
 impl Journal {
@@ -71,7 +74,7 @@ impl Journal {
     /// When the folder can't be created.
     pub fn open(dir: &Path, files: Arc<dyn Files>) -> Result<Self, JournalError> {
         files.create_dir(dir, 0o700)?;
-        Ok(Self { dir: dir.to_owned(), files })
+        Ok(Self { dir: dir.to_owned(), files, synced: Mutex::default() })
     }
 
     /// Every record, and what a process that died while it wrote has left is removed. A file
@@ -110,15 +113,22 @@ impl Journal {
         Ok(None)
     }
 
-    /// Writes the record for good.
+    /// Writes the record for good. What this life has written isn't written again: nothing
+    /// has to be synced while clients wait for a daemon that died.
     ///
     /// # Errors
     /// When the file system refuses; the old record then stays.
     pub fn put(&self, record: &Record) -> Result<(), JournalError> {
+        if self.synced().get(&record.id) == Some(record) {
+            return Ok(());
+        }
+        self.synced().remove(&record.id);
         let written = Written { version: VERSION, record: record.clone() };
         let bytes = serde_json::to_vec_pretty(&written)
             .map_err(|source| JournalError::Encode { id: record.id.clone(), source })?;
-        Ok(self.files.replace(&self.path(&record.id), &bytes, 0o600)?)
+        self.files.replace(&self.path(&record.id), &bytes, 0o600)?;
+        self.synced().insert(record.id.clone(), record.clone());
+        Ok(())
     }
 
     /// Forgets the daemon for good.
@@ -126,8 +136,13 @@ impl Journal {
     /// # Errors
     /// When the file system refuses.
     pub fn remove(&self, id: &DaemonId) -> Result<(), JournalError> {
+        self.synced().remove(id);
         self.files.remove(&self.path(id))?;
         Ok(())
+    }
+
+    fn synced(&self) -> MutexGuard<'_, BTreeMap<DaemonId, Record>> {
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn path(&self, id: &DaemonId) -> PathBuf {

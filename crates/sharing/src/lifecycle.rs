@@ -134,7 +134,7 @@ impl Lifecycle {
             }
             self.kill_all(&places)?;
         }
-        self.remember(record)?;
+        self.journal.put(record)?;
         self.boundary.pass("make daemon folders");
         self.folders.create(&places.base, 0o700)?;
         self.folders.create(&places.pipe, 0o755)?;
@@ -184,15 +184,6 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Writes the record down, unless it is there: nothing has to be synced while clients wait
-    /// for a daemon that died.
-    fn remember(&self, record: &Record) -> Result<(), LifecycleError> {
-        if self.journal.get(&record.id)?.as_ref() != Some(record) {
-            self.journal.put(record)?;
-        }
-        Ok(())
-    }
-
     /// The daemon of an earlier life, if it serves what the record says.
     fn adopt(
         &self,
@@ -214,7 +205,7 @@ impl Lifecycle {
         // The life that started it may have ended before it had set them.
         match serves.and_then(|_| self.set_limits(record, places)) {
             Ok(()) => {
-                self.remember(record)?;
+                self.journal.put(record)?;
                 Ok(Some(process))
             }
             Err(reason) => {

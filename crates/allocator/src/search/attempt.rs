@@ -17,6 +17,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) count: usize,
     /// For `All`: which.
     pub(crate) all: Vec<usize>,
+    /// Whether class and request select each candidate, as far as that is found out.
+    pub(super) selected: Vec<Option<bool>>,
 }
 
 /// A device given to a request.

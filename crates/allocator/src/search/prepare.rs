@@ -79,7 +79,8 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         let mode = request.mode;
         let full_name = request.full_name();
         self.with_claim(place.claim, |claim| {
-            let wanted = Wanted { request, class, count: 0, all: Vec::new() };
+            let selected = Vec::new();
+            let wanted = Wanted { request, class, count: 0, all: Vec::new(), selected };
             if let Some(alternatives) = claim.requests.get_mut(place.request) {
                 alternatives.push(wanted);
             }
@@ -118,11 +119,10 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         }
         let mut all = Vec::new();
         for candidate in 0..self.pools.candidates.len() {
-            let verdict = match self.judge(place, candidate)? {
-                Ok(()) => self.has_capacity(place, candidate),
-                refused => refused,
-            };
-            match verdict {
+            if !self.is_selected(place, candidate)? {
+                continue;
+            }
+            match self.has_capacity(place, candidate) {
                 Ok(()) => all.push(candidate),
                 Err(reason) => self.reject(place, candidate, &reason),
             }

@@ -63,10 +63,17 @@ fn case_15_cel_index_attribute() {
 
 #[test]
 fn case_32_class_with_mps_default() {
-    let refusal = plan("32-class-with-mps-default", claim("quarter").gets("gpu", "gpu-0"));
-    assert!(matches!(refusal, Err(Refusal::MpsNotServed(_))), "{refusal:?}");
+    let gets = || claim("quarter").gets("gpu", "gpu-0");
+    let record = plan("32-class-with-mps-default", gets()).unwrap();
+    let of_class = record.steps.iter().find_map(|step| match step {
+        Step::Known(KnownStep::MpsDaemon { config, .. }) => Some(config.clone()),
+        _ => None,
+    });
+    let of_class = of_class.unwrap();
+    assert_eq!(of_class.default_active_thread_percentage, Some(25));
+    assert_eq!(of_class.default_pinned_device_memory_limit.unwrap().to_string(), "5120M");
     // A claim config for the same request wins over the class's.
-    let own = configured("32-class-with-mps-default", claim("quarter").gets("gpu", "gpu-0"))
+    let own = configured("32-class-with-mps-default", gets())
         .with_config(&["gpu"], gpu_dra_testkit::time_slicing("Short"));
     assert_eq!(intervals(&planned(&own, &[]).unwrap()), [Interval::Short]);
 }
@@ -97,8 +104,16 @@ fn case_51_timeslicing_device_plugin_habit() {
 #[test]
 fn case_53_timeslicing_and_mps_in_one_claim() {
     let both = claim("both").gets("ts-gpu", "gpu-0").gets("mps-gpu", "gpu-1");
-    let text = plan("53-timeslicing-and-mps-in-one-claim", both).unwrap_err().to_string();
-    assert!(text.contains("MPS") && text.contains("TimeSlicing"), "{text}");
+    let record = plan("53-timeslicing-and-mps-in-one-claim", both).unwrap();
+    let steps = record.known_steps().unwrap();
+    assert!(
+        matches!(steps[..], [
+        KnownStep::TimeSlice { .. },
+        KnownStep::ExclusiveProcess { .. },
+        KnownStep::MpsDaemon { devices, .. },
+    ] if devices.len() == 1 && devices[0].as_str() == "gpu-1"),
+        "{steps:?}"
+    );
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! From a claim object to a plan, or to the refusal that its owner reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_dra_claims::record::{KnownStep, Step};
 use gpu_dra_claims::{Allocation, HeldPart, NodeView, Phase, Record, Refusal, check, plan};
 use gpu_dra_model::config::Interval;
 use gpu_dra_model::{
-    BootId, CdiDeviceId, ComputeInstanceId, DeviceKind, DeviceName, GpuInstanceId, MigDevice,
-    MigUuid, Partition, Placement, PoolName,
+    BootId, CdiDeviceId, ComputeInstanceId, ComputeMode, DeviceKind, DeviceName, GpuInstanceId,
+    MigDevice, MigUuid, Partition, Placement, PoolName,
 };
 use gpu_dra_testkit::{ClaimBuilder, POOL, claim, claim_uid, driver, gpu_uuid, time_slicing};
 use serde_json::json;
@@ -48,6 +48,7 @@ pub(crate) fn node() -> NodeView {
             fixed("gpu-4-mig-1c3g40gb-9-0-1", 2, 0, 1),
             fixed("gpu-4-mig-3g40gb-9-4", 1, 4, 0),
         ]),
+        before_volta: BTreeSet::from([gpu_uuid(2)]),
         boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
     }
 }
@@ -186,10 +187,6 @@ fn two_shares_of_a_device_are_no_double_use_and_one_share_twice_is() {
 
 #[test]
 fn refusals_name_the_object_and_the_remedy() {
-    let mps = json!({
-        "apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig",
-        "sharing": {"strategy": "MPS"},
-    });
     let mig = json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "MigDeviceConfig"});
     let habit = json!({"sharing": {"strategy": "TimeSlicing", "timeSlicing": {"replicas": 4}}});
     let gpu = || claim("train").gets("gpu", "gpu-0");
@@ -198,7 +195,6 @@ fn refusals_name_the_object_and_the_remedy() {
         (claim("train").gets("gpu", "gpu-9"), "gpu-9"),
         (claim("train").gets("gpu", "GPU_0"), "malformed"),
         (claim("train").gets_from("node-b", "gpu", "gpu-0"), "node-b"),
-        (gpu().with_config(&[], mps), "TimeSlicing"),
         (gpu().with_config(&["gpu"], mig.clone()), "MigDeviceConfig doesn't fit device gpu-0"),
         (gpu().with_config(&[], habit), "apiVersion"),
         (
@@ -344,4 +340,92 @@ fn a_monitor_device_is_for_looking_alone() {
     assert!(known(&watching).is_empty() && watching.devices[0].admin);
     let refused = planned(&claim("thief").gets("gpu", "gpu-3-monitor"), &[]).unwrap_err();
     assert!(refused.to_string().contains("is for monitoring: ask with adminAccess"), "{refused}");
+}
+
+fn mps(kind: &str, config: serde_json::Value) -> serde_json::Value {
+    json!({
+        "apiVersion": "resource.nvidia.com/v1beta1", "kind": kind,
+        "sharing": {"strategy": "MPS", "mpsConfig": config},
+    })
+}
+
+/// The daemons of a plan: how many devices each serves.
+fn daemons(record: &Record) -> Vec<(String, usize)> {
+    known(record)
+        .into_iter()
+        .filter_map(|step| match step {
+            KnownStep::MpsDaemon { daemon, devices, .. } => Some((daemon.clone(), devices.len())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn mps_takes_a_daemon_and_the_compute_mode_of_whole_gpus() {
+    let claim = claim("shared")
+        .gets("a", "gpu-0")
+        .gets("a", "gpu-1")
+        .gets("b", "gpu-3-mig-1g10gb-19-6")
+        .with_config(&["a"], mps("GpuConfig", json!({"defaultActiveThreadPercentage": 50})))
+        .with_config(&["b"], mps("MigDeviceConfig", json!({})));
+    let record = planned(&claim, &[]).unwrap();
+    let kinds: Vec<_> = known(&record)
+        .into_iter()
+        .map(|step| match step {
+            KnownStep::CreatePartition { .. } => "partition",
+            KnownStep::ExclusiveProcess { before: ComputeMode::Default, .. } => "mode",
+            KnownStep::MpsDaemon { .. } => "daemon",
+            step => panic!("{step:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["partition", "mode", "mode", "daemon", "daemon"]);
+    let uid = claim.reference().uid;
+    assert_eq!(daemons(&record), [(format!("{uid}-0"), 2), (format!("{uid}-1"), 1)]);
+    let device = |name: &str| DeviceName::new(name).unwrap();
+    assert_eq!(record.mps_daemon(&device("gpu-1")), Some(format!("{uid}-0").as_str()));
+    assert_eq!(record.mps_daemon(&device("gpu-2")), None);
+}
+
+#[test]
+fn configs_that_say_the_same_share_a_daemon_unless_they_count_devices() {
+    let on = |config: serde_json::Value| {
+        let claim = claim("shared")
+            .gets("a", "gpu-0")
+            .gets("b", "gpu-1")
+            .with_config(&["a"], mps("GpuConfig", config.clone()))
+            .with_config(&["b"], mps("GpuConfig", config));
+        daemons(&planned(&claim, &[]).unwrap()).into_iter().map(|(_, n)| n).collect::<Vec<_>>()
+    };
+    assert_eq!(on(json!({"defaultPinnedDeviceMemoryLimit": "10Gi"})), [2]);
+    assert_eq!(on(json!({"defaultPerDevicePinnedMemoryLimit": {"0": "10Gi"}})), [1, 1]);
+}
+
+#[test]
+fn what_mps_cannot_is_refused_with_the_reason() {
+    let on = |device: &str, config: serde_json::Value| {
+        let claim = claim("shared").gets("gpu", device);
+        planned(&claim.with_config(&[], mps("GpuConfig", config)), &[])
+    };
+    let limits = json!({"defaultActiveThreadPercentage": 50});
+    on("gpu-0", limits.clone()).unwrap();
+    on("gpu-2", json!({})).unwrap();
+    let old = on("gpu-2", limits).unwrap_err().to_string();
+    assert!(old.contains("older than Volta") && old.contains("no limits"), "{old}");
+    let old = on("gpu-2", json!({"multiUser": true})).unwrap_err().to_string();
+    assert!(old.contains("no multiUser"), "{old}");
+    // MPS beside time-slicing on one GPU: an admin can force two requests onto one device.
+    let both = claim("both")
+        .gets("a", "gpu-0")
+        .gets("b", "gpu-0")
+        .with_config(&["a"], mps("GpuConfig", json!({})))
+        .with_config(&["b"], time_slicing("Long"));
+    let both = planned(&both, &[]).unwrap_err();
+    assert!(matches!(both, Refusal::Contradiction { .. }), "{both}");
+}
+
+#[test]
+fn an_observer_of_an_mps_gpu_runs_no_daemon() {
+    let claim = claim("watch").watches("gpu", "gpu-0");
+    let record = planned(&claim.with_config(&[], mps("GpuConfig", json!({}))), &[]).unwrap();
+    assert!(record.steps.is_empty());
 }

@@ -13,13 +13,20 @@ fn neighbour() -> ClaimBuilder {
     claim("neighbour").uid(9).gets("gpu", "gpu-2").with_config(&[], time_slicing("Short"))
 }
 
-/// A whole GPU with a setting of its own, and two partitions of another.
+/// A whole GPU with MPS, and two partitions of another, one of them with MPS.
 fn train() -> ClaimBuilder {
+    let mps = |kind: &str| {
+        serde_json::json!({
+            "apiVersion": "resource.nvidia.com/v1beta1", "kind": kind,
+            "sharing": {"strategy": "MPS", "mpsConfig": {}},
+        })
+    };
     claim("train")
         .gets("a", "gpu-0")
         .gets("b", "gpu-1-mig-1-3")
         .gets("c", "gpu-1-mig-2-0")
-        .with_config(&[], time_slicing("Long"))
+        .with_config(&["a"], mps("GpuConfig"))
+        .with_config(&["b"], mps("MigDeviceConfig"))
 }
 
 /// A node on which another claim lives and somebody's own GPU instance beside the claim's,

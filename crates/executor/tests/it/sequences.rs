@@ -32,6 +32,13 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn mps(kind: &str) -> serde_json::Value {
+    serde_json::json!({
+        "apiVersion": "resource.nvidia.com/v1beta1", "kind": kind,
+        "sharing": {"strategy": "MPS", "mpsConfig": {}},
+    })
+}
+
 fn part() -> impl Strategy<Value = Option<(u32, u32)>> {
     prop_oneof![
         Just(None),
@@ -48,7 +55,12 @@ fn built(n: u32, gpu: u32, part: Option<(u32, u32)>, long: bool, admin: bool) ->
     };
     let claim = claim(&format!("claim-{n}")).uid(n);
     let claim = if admin { claim.watches("gpu", &device) } else { claim.gets("gpu", &device) };
-    if long { claim.with_config(&[], time_slicing("Long")) } else { claim }
+    match (long, part.is_some()) {
+        (false, _) => claim,
+        (true, false) if n % 2 == 0 => claim.with_config(&[], time_slicing("Long")),
+        (true, false) => claim.with_config(&[], mps("GpuConfig")),
+        (true, true) => claim.with_config(&[], mps("MigDeviceConfig")),
+    }
 }
 
 proptest! {
@@ -86,6 +98,6 @@ proptest! {
         }
         let (files, slices, mig) = world.outside();
         prop_assert!(files.is_empty() && slices.is_empty(), "left over: {files:?} {slices:?}");
-        prop_assert!(mig.on.is_empty() && mig.instances.is_empty(), "left over: {mig:?}");
+        prop_assert_eq!(mig, crate::world::Mig::default());
     }
 }

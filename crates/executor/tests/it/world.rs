@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpu_dra_claims::{Allocation, HeldPart, KnownStep, NodeView, Record, check};
+use gpu_dra_claims::{Allocation, HeldPart, KnownStep, NodeView, Record, Step, check};
 use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, ExecuteError, Executor, Journal};
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_model::config::Interval;
 use gpu_dra_model::{
-    BootId, ComputeInstanceId, DeviceKind, DeviceName, GpuInstanceId, GpuUuid, MigDevice, MigUuid,
-    Partition, Placement, PoolName,
+    BootId, ComputeInstanceId, ComputeMode, DeviceKind, DeviceName, GpuInstanceId, GpuUuid,
+    MigDevice, MigUuid, Partition, Placement, PoolName,
 };
 use gpu_dra_testkit::{ClaimBuilder, POOL, driver, gpu_uuid};
 
@@ -26,11 +26,13 @@ pub(crate) struct Hardware {
     mig: Mutex<Mig>,
 }
 
-/// MIG modes and GPU instances.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// MIG modes, GPU instances, compute modes and MPS daemons.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Mig {
     pub(crate) on: BTreeSet<GpuUuid>,
     pub(crate) instances: BTreeMap<(GpuUuid, Partition), Instance>,
+    pub(crate) modes: BTreeMap<GpuUuid, ComputeMode>,
+    pub(crate) daemons: BTreeSet<String>,
 }
 
 /// One GPU instance.
@@ -45,7 +47,7 @@ pub(crate) enum Instance {
 }
 
 impl Effects for Hardware {
-    fn check(&self, plan: &Record) -> Result<(), EffectError> {
+    fn look(&self, mut plan: Record) -> Result<Record, EffectError> {
         let mig = self.mig.lock().unwrap();
         for device in plan.devices.iter().filter(|device| !device.admin) {
             let meets = |at: &Partition| {
@@ -61,7 +63,12 @@ impl Effects for Hardware {
                 });
             }
         }
-        Ok(())
+        for step in &mut plan.steps {
+            if let Step::Known(KnownStep::ExclusiveProcess { gpu, before }) = step {
+                *before = mig.modes.get(gpu).copied().unwrap_or_default();
+            }
+        }
+        Ok(plan)
     }
 
     fn holds(&self, record: &Record) -> Result<bool, EffectError> {
@@ -70,11 +77,12 @@ impl Effects for Hardware {
             KnownStep::CreatePartition { gpu, partition, .. } => {
                 mig.instances.get(&(gpu.clone(), *partition)) == Some(&Instance::Whole)
             }
+            KnownStep::MpsDaemon { daemon, .. } => mig.daemons.contains(daemon),
             _ => true,
         }))
     }
 
-    fn apply(&self, step: &KnownStep) -> Result<Done, EffectError> {
+    fn apply(&self, step: &KnownStep, _begun: &Record) -> Result<Done, EffectError> {
         match step {
             KnownStep::TimeSlice { gpu, interval } => self.set(gpu, *interval),
             KnownStep::MigModeOff { gpu } => {
@@ -85,6 +93,10 @@ impl Effects for Hardware {
             KnownStep::CreatePartition { gpu, partition, .. } => {
                 return self.make(gpu, *partition).map(Done::Made);
             }
+            KnownStep::ExclusiveProcess { gpu, .. } => {
+                self.mode(gpu, ComputeMode::ExclusiveProcess)
+            }
+            KnownStep::MpsDaemon { daemon, .. } => self.daemon(daemon, true),
         }?;
         Ok(Done::AsPlanned)
     }
@@ -96,6 +108,8 @@ impl Effects for Hardware {
             KnownStep::CreatePartition { gpu, partition, .. } => {
                 self.unmake(gpu, *partition).map_err(EffectError::PartitionNotRemoved)
             }
+            KnownStep::ExclusiveProcess { gpu, before } => self.mode(gpu, *before),
+            KnownStep::MpsDaemon { daemon, .. } => self.daemon(daemon, false),
         }
     }
 
@@ -119,6 +133,28 @@ impl Hardware {
             slices.insert(gpu.clone(), interval);
         }
         self.effect("after time slice").map_err(EffectError::DriverFiles)
+    }
+
+    fn mode(&self, gpu: &GpuUuid, mode: ComputeMode) -> Result<(), EffectError> {
+        self.effect("before compute mode").map_err(EffectError::Mps)?;
+        let modes = &mut self.mig.lock().unwrap().modes;
+        if mode == ComputeMode::Default {
+            modes.remove(gpu);
+        } else {
+            modes.insert(gpu.clone(), mode);
+        }
+        self.effect("after compute mode").map_err(EffectError::Mps)
+    }
+
+    fn daemon(&self, daemon: &str, runs: bool) -> Result<(), EffectError> {
+        self.effect("before daemon").map_err(EffectError::Mps)?;
+        let daemons = &mut self.mig.lock().unwrap().daemons;
+        if runs {
+            daemons.insert(daemon.to_owned());
+        } else {
+            daemons.remove(daemon);
+        }
+        self.effect("after daemon").map_err(EffectError::Mps)
     }
 
     fn make(&self, gpu: &GpuUuid, partition: Partition) -> Result<MigDevice, EffectError> {
@@ -210,8 +246,12 @@ impl World {
             slices: Mutex::default(),
             mig: Mutex::default(),
         });
-        let node =
-            NodeView { pool: PoolName::new(POOL).unwrap(), devices: devices(), boot_id: boot(1) };
+        let node = NodeView {
+            pool: PoolName::new(POOL).unwrap(),
+            devices: devices(),
+            before_volta: BTreeSet::new(),
+            boot_id: boot(1),
+        };
         let lock_file = tempfile::NamedTempFile::new().unwrap();
         let executor = start(&files, &hardware, lock_file.path());
         Self { files, hardware, lock_file, node, executor }
@@ -317,6 +357,15 @@ impl World {
                 records.iter().any(owned),
                 "invariant every GPU instance of ours has a claim that made it: {at:?}"
             );
+        }
+        let all: Vec<_> = records.iter().flat_map(|record| record.known_steps().unwrap()).collect();
+        for gpu in mig.modes.keys() {
+            let owned = |step: &&KnownStep| matches!(step, KnownStep::ExclusiveProcess { gpu: own, .. } if own == gpu);
+            assert!(all.iter().any(owned), "invariant every compute mode has a claim: {gpu}");
+        }
+        for daemon in &mig.daemons {
+            let owned = |step: &&KnownStep| matches!(step, KnownStep::MpsDaemon { daemon: own, .. } if own == daemon);
+            assert!(all.iter().any(owned), "invariant every daemon has a claim: {daemon}");
         }
         for gpu in &mig.on {
             let needed = records.iter().any(|record| record.gpus().contains(&gpu))

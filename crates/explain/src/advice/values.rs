@@ -87,9 +87,13 @@ fn unmet(
     published: &Published<'_>,
     comparison: &Comparison,
 ) -> Option<(String, Option<String>)> {
-    let values: Vec<String> = published.values.iter().cloned().collect();
+    let values: Vec<String> = published.values.iter().map(ToString::to_string).collect();
     let text = match (&comparison.wanted, comparison.operator) {
-        (Some(Shown::Text(text)), Operator::Equals) if !published.values.contains(text) => text,
+        (Some(Shown::Text(text)), Operator::Equals)
+            if !published.values.contains(text.as_str()) =>
+        {
+            text
+        }
         (Some(Shown::Text(text)), Operator::StartsWith)
             if !values.iter().any(|value| value.starts_with(text.as_str())) =>
         {

@@ -9,10 +9,11 @@ use gpu_dra_driverroot::DeviceNodes;
 use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_node::Settings;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::log::LogArgs;
 use super::mig_policy::MigArgs;
 use super::place::Place;
+use super::stop::told_to_stop;
 use crate::cluster;
 
 /// Threads that may block in files and hardware: as many claims as a node can start at once.
@@ -52,6 +53,12 @@ pub(crate) struct Args {
     /// The container hook to install, where it isn't beside this program
     #[arg(long, env = "GPU_DRA_HOOK")]
     hook: Option<PathBuf>,
+    /// The MPS host's socket
+    #[arg(long, env = "GPU_DRA_MPS_SOCKET", default_value = "/run/gpu-dra/mps-host.sock")]
+    mps_socket: PathBuf,
+    /// The folder of MPS daemons; the same path on the host, here and for the MPS host
+    #[arg(long, env = "GPU_DRA_MPS_RUN_DIR", default_value = "/run/gpu-dra/mps")]
+    mps_run_dir: PathBuf,
     /// What to do about device nodes that aren't there
     #[arg(long, env = "GPU_DRA_DEVICE_NODES", value_enum, default_value = "create-missing")]
     device_nodes: Nodes,
@@ -61,12 +68,8 @@ pub(crate) struct Args {
     /// Milliseconds between two looks for a driver that isn't there
     #[arg(long, env = "GPU_DRA_RETRY_MS", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..))]
     retry_ms: u64,
-    /// Log filter, as RUST_LOG has it
-    #[arg(long, env = "RUST_LOG", default_value = "info")]
-    log: String,
-    /// Log as JSON, one object a line
-    #[arg(long, env = "GPU_DRA_LOG_JSON")]
-    log_json: bool,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -80,7 +83,7 @@ enum Nodes {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    logging(&args)?;
+    args.log.start()?;
     let kubeconfig = args.kubeconfig.clone();
     let settings = settings(args)?;
     // One thread serves: calls mostly wait, and what blocks has threads of its own. Each thread
@@ -93,29 +96,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .context("can't start threads")?;
     runtime.block_on(async {
         let client = cluster::client(kubeconfig.as_deref()).await?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("told to stop");
-        };
+        let stop = told_to_stop()?;
         Ok(gpu_dra_node::run(settings, client, stop).await?)
     })
-}
-
-fn logging(args: &Args) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
-        .with_context(|| format!("{:?} is no log filter", args.log))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if args.log_json {
-        subscriber.json().init();
-    } else {
-        subscriber.with_ansi(false).init();
-    }
-    Ok(())
 }
 
 fn settings(args: Args) -> anyhow::Result<Settings> {
@@ -142,17 +125,19 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         http: args.http,
         rescan: Duration::from_millis(args.rescan_ms),
         retry: Duration::from_millis(args.retry_ms),
+        mps_socket: args.mps_socket,
+        mps_run_dir: args.mps_run_dir,
         boundary: boundary()?,
     })
 }
 
 #[cfg(not(feature = "die-at"))]
-fn boundary() -> anyhow::Result<Boundary> {
+pub(crate) fn boundary() -> anyhow::Result<Boundary> {
     Ok(Boundary::default())
 }
 
 #[cfg(feature = "die-at")]
-fn boundary() -> anyhow::Result<Boundary> {
+pub(crate) fn boundary() -> anyhow::Result<Boundary> {
     Ok(match std::env::var("GPU_DRA_DIE_AT") {
         Ok(n) => Boundary::die_at(n.parse().context("GPU_DRA_DIE_AT")?),
         Err(_) => Boundary::default(),

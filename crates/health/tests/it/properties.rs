@@ -81,7 +81,7 @@ fn reading() -> impl Strategy<Value = HealthReading> {
         (any::<bool>(), any::<bool>()).prop_map(|(pending, failed)| RowRemap { pending, failed });
     let action = prop_oneof![2 => Just(0u32), 1 => 0u32..7].prop_map(RecoveryAction::from_nvml);
     (
-        prop::bool::weighted(0.1),
+        option::of(prop::bool::weighted(0.1)),
         option::of(action),
         option::of(0u64..4),
         option::of(rows),

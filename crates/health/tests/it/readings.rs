@@ -2,22 +2,22 @@
 
 use gpu_dra_health::{HealthReading, NvLinks, RecoveryAction, RowRemap, State};
 
-use crate::support::{Node, action, gpu};
+use crate::support::{Node, action, gpu, there};
 
 fn ecc(count: u64) -> HealthReading {
-    HealthReading { uncorrected_ecc: Some(count), ..HealthReading::default() }
+    HealthReading { uncorrected_ecc: Some(count), ..there() }
 }
 
 fn rows(pending: bool, failed: bool) -> HealthReading {
-    HealthReading { row_remap: Some(RowRemap { pending, failed }), ..HealthReading::default() }
+    HealthReading { row_remap: Some(RowRemap { pending, failed }), ..there() }
 }
 
 fn pages(pending: bool) -> HealthReading {
-    HealthReading { retired_pages_pending: Some(pending), ..HealthReading::default() }
+    HealthReading { retired_pages_pending: Some(pending), ..there() }
 }
 
 fn links(up: u32, down: u32) -> HealthReading {
-    HealthReading { nvlinks: Some(NvLinks { up, down }), ..HealthReading::default() }
+    HealthReading { nvlinks: Some(NvLinks { up, down }), ..there() }
 }
 
 #[test]
@@ -46,8 +46,10 @@ fn each_is_told_and_goes_with_its_cause() {
         assert_eq!(node.taints(0), [taint]);
         let since = node.report(0).taints[0].since;
         assert!(!node.read(0, &bad), "{taint}: no news");
-        node.read(0, &HealthReading::default());
-        assert_eq!(node.taints(0), [taint], "{taint}: silence is no recovery");
+        for silent in [there(), HealthReading::default()] {
+            assert!(!node.read(0, &silent));
+            assert_eq!(node.taints(0), [taint], "{taint}: silence is no recovery");
+        }
         assert_eq!(node.report(0).taints[0].since, since);
         assert!(node.report(0).message.len() < 200);
         assert!(node.read(0, &good), "{taint}");

@@ -2,7 +2,7 @@
 
 use gpu_dra_health::{EventKind, HealthReading, RecoveryAction, State, Tracker, UnixSeconds};
 
-use crate::support::{Node, action, boot_id, gpu, lost};
+use crate::support::{Node, action, boot_id, gpu, lost, there};
 
 #[test]
 fn the_driver_takes_its_recovery_action_back() {
@@ -53,7 +53,7 @@ fn a_driver_that_knows_no_recovery_action_leaves_it_to_people() {
     let mut node = Node::new();
     node.xid(0, 48);
     for _ in 0..100 {
-        node.read(0, &HealthReading::default());
+        node.read(0, &there());
     }
     assert_eq!(node.taints(0), ["xid=48:NoSchedule"]);
     let cleared = node.tracker.clear(&gpu(0), None, None);
@@ -73,8 +73,18 @@ fn a_lost_gpu_that_is_back_was_reset() {
     assert_eq!(node.taints(0), ["xid=79:NoExecute", "gpu-lost:NoExecute"]);
     assert!(!node.read(0, &lost()));
     assert_eq!(node.taints(1), [""; 0], "that GPU alone");
-    node.read(0, &HealthReading::default());
+    assert!(!node.read(0, &HealthReading::default()), "not asked is not back");
+    // Back, but not as it should be.
+    node.read(0, &action(RecoveryAction::Reset));
+    assert_eq!(node.taints(0), ["xid=79:NoExecute", "recovery-action=reset:NoExecute"]);
+    node.read(0, &lost());
+    node.read_well(0);
     assert_eq!(node.taints(0), [""; 0]);
+
+    node.xid(0, 79);
+    node.read(0, &lost());
+    node.read(0, &there());
+    assert_eq!(node.taints(0), [""; 0], "with a driver that knows no recovery action");
 }
 
 #[test]
@@ -88,7 +98,7 @@ fn a_restart_alone_clears_nothing_and_a_reboot_does() {
     node.restart(&boot_id(1));
     let after: Vec<_> = (0..3).map(|nth| node.report(nth).taints).collect();
     assert_eq!(after, before, "with their times");
-    node.read(0, &HealthReading::default());
+    node.read(0, &there());
     assert_eq!(node.taints(0), ["xid=119:NoExecute"]);
 
     node.restart(&boot_id(2));

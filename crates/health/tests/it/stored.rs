@@ -88,6 +88,6 @@ fn the_case_is_what_the_tracker_would_write() {
     };
     node.instances = vec![instance(9, 2, 1, 1)];
     let before = node.tracker.to_json(&boot_id(1)).unwrap();
-    node.read(0, &HealthReading { lost: true, ..reading });
+    node.read(0, &HealthReading { lost: Some(true), ..reading });
     assert_eq!(node.tracker.to_json(&boot_id(1)).unwrap(), before, "still lost, nothing new");
 }

@@ -91,12 +91,17 @@ pub(crate) fn boot_id(nth: u8) -> BootId {
     BootId::new(format!("22222222-0000-0000-0000-{nth:012}")).unwrap()
 }
 
+/// A GPU that is there and says no more.
+pub(crate) fn there() -> HealthReading {
+    HealthReading { lost: Some(false), ..HealthReading::default() }
+}
+
 pub(crate) fn action(action: RecoveryAction) -> HealthReading {
-    HealthReading { recovery_action: Some(action), ..HealthReading::default() }
+    HealthReading { recovery_action: Some(action), ..there() }
 }
 
 pub(crate) fn lost() -> HealthReading {
-    HealthReading { lost: true, ..HealthReading::default() }
+    HealthReading { lost: Some(true), ..HealthReading::default() }
 }
 
 /// A GPU instance with so many compute instances.

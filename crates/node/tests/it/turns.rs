@@ -25,13 +25,13 @@ use tokio::sync::{Semaphore, watch};
 struct NoEffects;
 
 impl Effects for NoEffects {
-    fn check(&self, _plan: &Record) -> Result<(), EffectError> {
-        Ok(())
+    fn look(&self, plan: Record) -> Result<Record, EffectError> {
+        Ok(plan)
     }
     fn holds(&self, _record: &Record) -> Result<bool, EffectError> {
         Ok(true)
     }
-    fn apply(&self, _step: &KnownStep) -> Result<Done, EffectError> {
+    fn apply(&self, _step: &KnownStep, _begun: &Record) -> Result<Done, EffectError> {
         Ok(Done::AsPlanned)
     }
     fn undo(&self, _step: &KnownStep) -> Result<(), EffectError> {
@@ -95,6 +95,7 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
     let view = NodeView {
         pool: PoolName::new(POOL).unwrap(),
         devices: BTreeMap::from([device(0), device(1)]),
+        before_volta: BTreeSet::new(),
         boot_id: boot.clone(),
     };
     let survey = Survey { inventory, pool, view, trouble: None };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use gpu_dra_health::{EventInstance, EventKind, GpuEvent};
+use gpu_dra_health::{EventInstance, EventKind, GpuEvent, Part, Policy, Tracker, UnixSeconds};
 use gpu_dra_model::inventory::{MigMode, Placement};
 use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid};
 use gpu_dra_nvml::{Code, Driver, Events, Gpus, Heard, Watching};
@@ -101,6 +101,41 @@ fn each_kind_is_heard_with_its_gpu_and_instance() {
     listening.nothing();
 }
 
+/// All the way: an Xid of a MIG instance taints that instance, recovery clears it.
+#[test]
+fn from_event_to_taint_and_back() {
+    let (node, driver, gpus) = open("1xh100:mig=on");
+    let gpu = &gpus[0];
+    let placement = Placement { start: 2, size: 1 };
+    let instance = driver.create_gpu_instance(gpu, 19, placement).unwrap();
+    let compute = driver.create_compute_instance(gpu, instance).unwrap();
+    let (listening, _) = Listening::start(&driver);
+    let mut tracker = Tracker::new(Policy::default());
+    let part = Part { placement, compute: None };
+    let keys = |tracker: &Tracker, part| {
+        tracker.report_part(gpu, part).taints.iter().map(|taint| taint.key).collect::<Vec<_>>()
+    };
+
+    node.gpu("0", |gpu| gpu.recovery_action = 1);
+    raise(
+        &node,
+        Event {
+            gpu_instance: Some(instance.0),
+            compute_instance: Some(compute.id.0),
+            ..Event::xid("0", 95)
+        },
+    );
+    let event = listening.event();
+    tracker.event(&event, &driver.gpu_instances(gpu).unwrap(), UnixSeconds(1));
+    assert_eq!(keys(&tracker, Some(part)), ["gpu.nvidia.com/xid"]);
+    assert_eq!(keys(&tracker, None), [""; 0]);
+    tracker.reading(gpu, &driver.health(gpu).unwrap(), UnixSeconds(2));
+    assert_eq!(keys(&tracker, None), ["gpu.nvidia.com/recovery-action"]);
+    node.heal();
+    tracker.reading(gpu, &driver.health(gpu).unwrap(), UnixSeconds(3));
+    assert_eq!(keys(&tracker, Some(part)), [""; 0]);
+}
+
 #[test]
 fn a_thousand_events_arrive_in_order() {
     let (node, driver, gpus) = open("1xh100");
@@ -116,14 +151,17 @@ fn a_thousand_events_arrive_in_order() {
 /// One GPU that can't be registered costs the others nothing, whatever the answer is.
 #[test]
 fn who_cannot_be_registered_is_told_with_the_reason() {
-    for (function, code) in [
-        ("nvmlDeviceRegisterEvents", Code::NOT_SUPPORTED),
-        ("nvmlDeviceRegisterEvents", Code::UNKNOWN),
-        ("nvmlDeviceGetSupportedEventTypes", Code::NOT_SUPPORTED),
+    for (function, code, sets) in [
+        ("nvmlDeviceRegisterEvents", Code::NOT_SUPPORTED, 1),
+        // After which the set is of no use.
+        ("nvmlDeviceRegisterEvents", Code::UNKNOWN, 2),
+        ("nvmlDeviceGetSupportedEventTypes", Code::NOT_SUPPORTED, 1),
     ] {
         let (node, driver, gpus) = open("3xh100");
         node.fail(function, "1", code.0);
+        node.control(|control| control.call_log = true);
         let (listening, watching) = Listening::start(&driver);
+        assert_eq!(node.state().calls().unwrap()["nvmlEventSetCreate"], sets, "{function} {code}");
         let healthy = [gpus[0].clone(), gpus[2].clone()];
         assert_eq!(watching.watched, healthy.into(), "{function} {code}");
         assert_eq!(watching.unmonitored.len(), 1);
@@ -203,6 +241,25 @@ fn a_lost_gpu_is_heard_once_and_the_others_go_on() {
     }
 }
 
+/// The set that told of the loss has heard of others too.
+#[test]
+fn a_loss_swallows_no_events_of_others() {
+    let (node, driver, gpus) = open("2xh100");
+    let (listening, _) = Listening::start(&driver);
+    node.control(|control| {
+        control.events.extend([Event::xid("0", 48), Event::xid("0", 74), Event::xid("0", 95)]);
+        control.faults = vec![Fault {
+            function: "nvmlEventSetWait_v2".to_owned(),
+            error: Some(Code::GPU_IS_LOST.0),
+            times: Some(1),
+            ..Fault::default()
+        }];
+    });
+    for number in [48, 74, 95] {
+        assert_eq!(listening.event(), xid(&gpus[0], number));
+    }
+}
+
 #[test]
 fn it_follows_the_drivers_session_and_opens_none() {
     let node = Node::stage("2xh100");
@@ -248,15 +305,22 @@ fn a_new_session_waits_until_events_have_let_go_of_the_last() {
 #[test]
 fn failing_waits_neither_spin_nor_stay_silent() {
     let (node, driver, gpus) = open("1xh100");
-    let (listening, _) = Listening::start(&driver);
-    node.control(|control| {
-        control.call_log = true;
-        control.faults = vec![Fault {
-            function: "nvmlEventSetWait_v2".to_owned(),
-            error: Some(999),
-            ..Fault::default()
-        }];
-    });
+    let fail = || {
+        node.control(|control| {
+            control.call_log = true;
+            control.faults = vec![Fault {
+                function: "nvmlEventSetWait_v2".to_owned(),
+                error: Some(999),
+                ..Fault::default()
+            }];
+        });
+    };
+    fail();
+    let (listening, watching) = Listening::start(&driver);
+    assert_eq!(watching.unmonitored[&gpus[0]].code, Code::UNKNOWN, "from the beginning");
+    node.heal();
+    assert_eq!(listening.watching().watched.len(), 1);
+    fail();
     let watching = listening.watching();
     assert_eq!(watching.unmonitored[&gpus[0]].code, Code::UNKNOWN);
     node.state().clear_calls().unwrap();

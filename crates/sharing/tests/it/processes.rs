@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -245,5 +246,34 @@ fn a_link_in_place_of_the_socket_leads_nowhere() {
     let victim = &client.list().unwrap()[0];
     assert_eq!((is_ready(victim), victim.starts), (true, 1));
     client.stop(&id("victim")).unwrap();
+    staged.assert_nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_somebody_runs_by_hand_is_left_alone() {
+    let staged = Staged::new();
+    let _host = staged.host();
+    let client = staged.client();
+    let by_hand = tempfile::tempdir().unwrap();
+    let tool = |args: &str| {
+        let program = staged.node.driver_root.join("usr/bin/nvidia-cuda-mps-control");
+        let output = Command::new("/bin/sh")
+            .args(["-c", &args.replace("CONTROL", &program.display().to_string())])
+            .env("CUDA_MPS_PIPE_DIRECTORY", by_hand.path())
+            .env("CUDA_MPS_LOG_DIRECTORY", by_hand.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (output.status.success(), said)
+    };
+    assert_eq!(tool("CONTROL -d"), (true, String::new()));
+    let again = tool("CONTROL -d");
+    assert!(!again.0 && again.1.contains("already running"), "{again:?}");
+    client.ensure(&id("claim"), &spec(&staged, 0, json!({"activeThreadPercentage": 10}))).unwrap();
+    client.stop(&id("claim")).unwrap();
+    assert_eq!(tool("echo get_default_active_thread_percentage | CONTROL").1, "100.0");
+    assert_eq!(tool("echo quit | CONTROL"), (true, String::new()));
+    let gone = tool("echo ps | CONTROL");
+    assert!(!gone.0 && gone.1.contains("Cannot find MPS control daemon"), "{gone:?}");
     staged.assert_nothing_is_left();
 }
