@@ -122,7 +122,7 @@ fn id_of(slice: &ResourceSlice, device: &Device) -> DeviceId {
 pub(crate) fn view(driver: &str, device: &Device) -> Result<DeviceView, String> {
     let mut view = attributes(driver, device);
     for (name, value) in device.capacity.iter().flatten() {
-        view.add_capacity(name, quantity(&value.value.0, name)?);
+        view.add_capacity(name, quantity(&value.value.0, "capacity", name)?);
     }
     Ok(view)
 }
@@ -158,7 +158,7 @@ pub(crate) fn consumption(device: &Device) -> Result<Consumption<'_>, String> {
     Ok(read)
 }
 
-/// A quantity of the API, which has checked it.
-pub(crate) fn quantity(text: &str, what: &str) -> Result<Quantity, String> {
-    text.parse().map_err(|error| format!("{what}: {error}"))
+/// A quantity of the API, which has checked it; `kind` and `name` say of what.
+pub(crate) fn quantity(text: &str, kind: &str, name: &str) -> Result<Quantity, String> {
+    text.parse().map_err(|error| format!("{kind} {name}: {error}"))
 }

@@ -40,12 +40,11 @@ enum Valid {
 
 impl<'a> Capacity<'a> {
     pub(crate) fn read(name: &'a str, capacity: &DeviceCapacity) -> Result<Self, String> {
-        let what = format!("capacity {name}");
         let policy = capacity.request_policy.as_ref();
         Ok(Self {
             name,
-            value: quantity(&capacity.value.0, &what)?,
-            policy: policy.map(|policy| Policy::read(policy, &what)).transpose()?,
+            value: quantity(&capacity.value.0, "capacity", name)?,
+            policy: policy.map(|policy| Policy::read(policy, name)).transpose()?,
         })
     }
 
@@ -87,17 +86,18 @@ impl<'a> Capacity<'a> {
 }
 
 impl Policy {
-    fn read(policy: &CapacityRequestPolicy, what: &str) -> Result<Self, String> {
-        let optional =
-            |value: Option<&ApiQuantity>| value.map(|value| quantity(&value.0, what)).transpose();
+    fn read(policy: &CapacityRequestPolicy, name: &str) -> Result<Self, String> {
+        let optional = |value: Option<&ApiQuantity>| {
+            value.map(|value| quantity(&value.0, "capacity", name)).transpose()
+        };
         let valid = match (&policy.valid_range, &policy.valid_values) {
             (Some(range), _) => Valid::Range {
-                min: quantity(&range.min.0, what)?,
+                min: quantity(&range.min.0, "capacity", name)?,
                 max: optional(range.max.as_ref())?,
                 step: optional(range.step.as_ref())?,
             },
             (None, Some(values)) if !values.is_empty() => {
-                let read = values.iter().map(|value| quantity(&value.0, what));
+                let read = values.iter().map(|value| quantity(&value.0, "capacity", name));
                 Valid::Values(read.collect::<Result<_, _>>()?)
             }
             _ => Valid::Any,

@@ -21,7 +21,7 @@ pub(crate) struct Counters<'a>(BTreeMap<&'a str, Quantity>);
 impl<'a> Counters<'a> {
     pub(crate) fn read(counters: &'a BTreeMap<String, Counter>) -> Result<Self, String> {
         let read = counters.iter().map(|(name, counter)| {
-            let value = quantity(&counter.value.0, &format!("counter {name}"))?;
+            let value = quantity(&counter.value.0, "counter", name)?;
             Ok((name.as_str(), value))
         });
         read.collect::<Result<_, String>>().map(Self)

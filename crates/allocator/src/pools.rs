@@ -208,8 +208,8 @@ fn fill<'a>(
         let consumes = consumed.get(&std::ptr::from_ref(device)).unwrap_or(&none);
         built.candidates.push(Candidate::read(slice, device, Rc::clone(consumes))?);
     }
-    let consumers = built.pool.consumers.iter();
-    consumers.map(|(_, consumption)| check(&built.pool.counters, consumption)).collect()
+    let mut consumers = built.pool.consumers.iter();
+    consumers.try_for_each(|(_, consumption)| check(&built.pool.counters, consumption))
 }
 
 fn devices<'a>(

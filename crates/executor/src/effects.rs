@@ -89,6 +89,9 @@ pub enum EffectError {
         /// What NVML said.
         said: String,
     },
+    /// The MPS host was never reached, so it runs nothing for the claim.
+    #[error("MPS daemon: {0}")]
+    MpsAway(String),
     /// The MPS host doesn't run the claim's daemon.
     #[error("MPS daemon: {0}")]
     Mps(String),
@@ -107,7 +110,10 @@ impl EffectError {
     pub fn leaves_nothing(&self) -> bool {
         matches!(
             self,
-            Self::PartitionNotMade(_) | Self::MigModeStays(_) | Self::ForeignInstance { .. }
+            Self::PartitionNotMade(_)
+                | Self::MigModeStays(_)
+                | Self::ForeignInstance { .. }
+                | Self::MpsAway(_)
         )
     }
 }

@@ -152,10 +152,9 @@ impl<'a> Explainer<'a> {
         let mut findings = Findings::default();
         let mut places: HashMap<Key, usize> = HashMap::new();
         self.allocator.set_max_steps(MAX_STEPS);
-        let all: Vec<&ResourceClaim> = question.claims.iter().collect();
         for (number, node) in self.cluster.nodes.iter().enumerate() {
             let mut error = None;
-            let (key, examples) = match nodes::left_out(question.pod.as_ref(), &all, node) {
+            let (key, examples) = match nodes::left_out(question, node) {
                 Some(why) => (on_node::left_out(why), Examples::default()),
                 None => {
                     let outcome = self.allocator.allocate(node, open, &mut || "share".to_owned());

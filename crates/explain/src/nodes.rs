@@ -2,17 +2,13 @@
 //! filters that concern GPUs look at. CPU, memory, ports and volumes are not looked at.
 
 use gpu_dra_allocator::selects;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
-use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
-use crate::question::full_name;
+use crate::question::{Question, full_name};
 
 /// The first reason; None where there is none.
-pub(crate) fn left_out(
-    pod: Option<&Pod>,
-    claims: &[&ResourceClaim],
-    node: &Node,
-) -> Option<String> {
+pub(crate) fn left_out(question: &Question, node: &Node) -> Option<String> {
+    let Question { pod, claims, .. } = question;
     for claim in claims {
         let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
         let selector = allocation.and_then(|allocation| allocation.node_selector.as_ref());
@@ -23,7 +19,15 @@ pub(crate) fn left_out(
             return Some(format!("claim {claim} is allocated on another node"));
         }
     }
-    let spec = pod?.spec.as_ref()?;
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let offered = |resource: &&String| {
+        let quantity = allocatable.and_then(|all| all.get(*resource));
+        quantity.is_some_and(|quantity| quantity.0 != "0")
+    };
+    if let Some(resource) = question.extended_resources.iter().find(offered) {
+        return Some(format!("a device plugin offers {resource} here, so that DRA isn't asked"));
+    }
+    let spec = pod.as_ref()?.spec.as_ref()?;
     let name = node.metadata.name.as_deref();
     if let Some(bound) = spec.node_name.as_deref().filter(|bound| !bound.is_empty())
         && name != Some(bound)

@@ -25,6 +25,8 @@ pub struct Question {
     pub pod: Option<Pod>,
     /// Its claims.
     pub claims: Vec<ResourceClaim>,
+    /// Extended resources of the pod that classes stand for.
+    pub extended_resources: Vec<String>,
     /// What it refers to and isn't there.
     pub missing: Vec<Advice>,
     /// What else was noticed.
@@ -117,7 +119,10 @@ impl Question {
                 }
             }
         }
-        question.claims.extend(extended_resources(pod, known.classes));
+        if let Some((claim, resources)) = extended_resources(pod, known.classes) {
+            question.claims.push(claim);
+            question.extended_resources = resources;
+        }
         question.note(pod);
         question
     }
@@ -173,16 +178,17 @@ fn from_template(template: &ResourceClaimTemplate, name: String) -> ResourceClai
 }
 
 /// The claim that the scheduler makes for extended resources that classes stand for.
-fn extended_resources(pod: &Pod, classes: &[DeviceClass]) -> Option<ResourceClaim> {
+fn extended_resources(pod: &Pod, classes: &[DeviceClass]) -> Option<(ResourceClaim, Vec<String>)> {
     let spec = pod.spec.as_ref()?;
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let mut requests = Vec::new();
+    let (mut requests, mut standing_for) = (Vec::new(), BTreeSet::new());
     for (i, container) in containers.enumerate() {
         let Some(resources) = &container.resources else { continue };
         let limits = resources.limits.iter().chain(&resources.requests).flatten();
         let names: BTreeSet<&String> = limits.clone().map(|(name, _)| name).collect();
         for (j, name) in names.into_iter().enumerate() {
             let Some(class) = class_for(name, classes) else { continue };
+            standing_for.insert(name.clone());
             let count = limits.clone().find(|(known, _)| *known == name);
             let count = count.and_then(|(_, quantity)| quantity.0.parse::<i64>().ok());
             requests.push(DeviceRequest {
@@ -206,7 +212,7 @@ fn extended_resources(pod: &Pod, classes: &[DeviceClass]) -> Option<ResourceClai
     claim.metadata.namespace.clone_from(&pod.metadata.namespace);
     let devices = DeviceClaim { requests: Some(requests), ..DeviceClaim::default() };
     claim.spec = Some(ResourceClaimSpec { devices: Some(devices) });
-    Some(claim)
+    Some((claim, standing_for.into_iter().collect()))
 }
 
 /// The class that an extended resource stands for: the newest that names it, then the first

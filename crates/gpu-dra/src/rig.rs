@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use gpu_dra_kubelet::client::{DraApi, Plugin};
 use gpu_dra_lab::{ApiServer, Lab, LabOptions, Listener};
 use gpu_dra_model::{DriverName, NodeName};
+use gpu_dra_sharing::MpsClient;
 use gpu_dra_sim_data::StagedNode;
 
 use crate::cluster;
@@ -120,9 +121,47 @@ impl Rig {
         flag("--proc", &self.staged.proc_root);
         flag("--dev", &self.staged.dev_root.join("dev"));
         flag("--kubeconfig", &self.kubeconfig);
+        flag("--mps-socket", &self.mps_socket());
+        flag("--mps-run-dir", &self.mps_run_dir());
         command.args(["--device-nodes", "allow-plain-files"]);
         command.stdin(Stdio::null());
         command
+    }
+
+    /// The MPS host's socket.
+    #[must_use]
+    pub fn mps_socket(&self) -> PathBuf {
+        self.dir().join("mps-host.sock")
+    }
+
+    /// The folder of MPS daemons.
+    #[must_use]
+    pub fn mps_run_dir(&self) -> PathBuf {
+        self.dir().join("mps")
+    }
+
+    /// The command of an MPS host for this node, not yet started.
+    #[must_use]
+    pub fn mps_host_command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_remove("RUST_LOG").arg("mps-host").stdin(Stdio::null());
+        command.arg("--socket").arg(self.mps_socket());
+        command.arg("--run-dir").arg(self.mps_run_dir());
+        command.arg("--state-dir").arg(self.dir().join("mps-state"));
+        command.arg("--driver-root").arg(&self.staged.driver_root);
+        command.arg("--host-root-here").arg(&self.staged.host_root);
+        command
+    }
+
+    /// Starts an MPS host, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it can't be started, ends, or 20 s pass.
+    pub async fn start_mps_host(&self, program: &Path) -> anyhow::Result<MpsHost> {
+        let mut process = self.start_agent(self.mps_host_command(program), "mps-host.log")?;
+        let client = MpsClient::new(self.mps_socket(), Duration::from_secs(10));
+        process.wait_until("it answers", || async { client.list().is_ok() }).await?;
+        Ok(MpsHost { process, client })
     }
 
     /// Starts a node agent whose log goes to `log` in the rig's folder.
@@ -213,7 +252,25 @@ impl Folders {
     }
 }
 
-/// A running node agent; killed when dropped.
+/// A running MPS host; its daemons end with it, though a real one leaves them running.
+pub struct MpsHost {
+    /// The process.
+    pub process: Agent,
+    /// Asks it.
+    pub client: MpsClient,
+}
+
+impl Drop for MpsHost {
+    fn drop(&mut self) {
+        for status in self.client.list().unwrap_or_default() {
+            if let Err(error) = self.client.stop(&status.id) {
+                tracing::warn!(%error, "MPS daemon not ended");
+            }
+        }
+    }
+}
+
+/// A running program of ours; killed when dropped.
 pub struct Agent {
     child: Child,
     /// Its log.

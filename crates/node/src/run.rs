@@ -263,7 +263,7 @@ fn desired(
     survey: watch::Receiver<Option<Arc<Survey>>>,
 ) -> watch::Receiver<Option<Arc<gpu_dra_slices::DesiredPool>>> {
     let (sender, receiver) = watch::channel(None);
-    follow(survey, sender, |survey| Some(Arc::new(survey.pool.clone())));
+    follow(survey, sender, |survey| Some(Arc::clone(&survey.pool)));
     receiver
 }
 

@@ -26,7 +26,7 @@ pub struct Survey {
     /// The GPUs.
     pub inventory: Inventory,
     /// What should be published.
-    pub pool: DesiredPool,
+    pub pool: Arc<DesiredPool>,
     /// What claims may use.
     pub view: NodeView,
     /// Why there is nothing, in words for people; None where NVML answers.
@@ -199,7 +199,7 @@ impl Surveyor {
             before_volta: old.map(|gpu| gpu.uuid.clone()).collect(),
             boot_id: self.boot_id.clone(),
         };
-        Survey { inventory, pool, view, trouble }
+        Survey { inventory, pool: Arc::new(pool), view, trouble }
     }
 
     fn save_names(&self) -> Result<(), Box<dyn std::error::Error>> {

@@ -240,6 +240,8 @@ fn devices_in_use_and_nodes_without_driver() {
     let distinct = pod(
         "  devices:\n    requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 2}}]\n    constraints: [{matchAttribute: gpu.nvidia.com/uuid}]",
     );
+    let legacy = "apiVersion: v1\nkind: Pod\nmetadata: {name: old}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}\n";
+    let plugin = "---\napiVersion: v1\nkind: Node\nmetadata: {name: node-l4}\nstatus: {allocatable: {nvidia.com/gpu: \"1\"}}\n";
     for (name, files, words) in [
         (
             "held",

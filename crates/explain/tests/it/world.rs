@@ -10,7 +10,7 @@ pub(crate) fn documents(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).unwrap()
 }
 
-/// What is in the files, later slices in place of earlier ones of their name.
+/// What is in the files, later slices and nodes in place of earlier ones of their name.
 pub(crate) fn manifests(files: &[&str]) -> Manifests {
     let mut all = Manifests::default();
     for document in files.iter().flat_map(|file| documents(file)) {
@@ -22,6 +22,12 @@ pub(crate) fn manifests(files: &[&str]) -> Manifests {
         slices.push(slice);
     }
     all.slices = slices;
+    let mut nodes: Vec<k8s_openapi::api::core::v1::Node> = Vec::new();
+    for node in all.nodes.drain(..) {
+        nodes.retain(|known| known.metadata.name != node.metadata.name);
+        nodes.push(node);
+    }
+    all.nodes = nodes;
     all
 }
 

@@ -44,14 +44,6 @@ async fn bad_claims_are_refused_one_by_one() {
             ),
             "sharing",
         ),
-        (
-            "mps",
-            vec!["gpu-0"],
-            config(
-                json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS"}}),
-            ),
-            "MPS",
-        ),
         ("huge", vec!["gpu-0"], config(big), "pad"),
     ];
     for (name, devices, configs, says) in table {

@@ -5,9 +5,10 @@
 use gpu_dra_model::ClaimRef;
 use serde_json::json;
 
-use crate::world::{World, make_foreign, prepare, time_slicing, unprepare};
+use crate::mps::mps;
+use crate::world::{PROGRAM, World, make_foreign, prepare, time_slicing, unprepare};
 
-/// A whole GPU with a time slice, and a MIG device that is made on another.
+/// A whole GPU with a time slice, and a MIG device with MPS that is made on another.
 async fn train(world: &World) -> ClaimRef {
     let result = |request: &str, device: &str| json!({"request": request, "driver": "gpu.nvidia.com", "pool": gpu_dra::rig::NODE, "device": device});
     let allocation = json!({"devices": {
@@ -15,6 +16,9 @@ async fn train(world: &World) -> ClaimRef {
         "config": [{
             "source": "FromClaim", "requests": ["gpu"],
             "opaque": {"driver": "gpu.nvidia.com", "parameters": time_slicing("Long")},
+        }, {
+            "source": "FromClaim", "requests": ["mig"],
+            "opaque": {"driver": "gpu.nvidia.com", "parameters": mps("MigDeviceConfig", json!({}))},
         }],
     }});
     world.claim_with("train", allocation).await
@@ -25,10 +29,10 @@ async fn killed_at_every_boundary_it_converges() {
     let world = World::new("2xh100").await;
     let claim = train(&world).await;
     let (prepared, unprepared) = converges(&world, &claim).await;
-    // Two journal writes and a CDI spec of five boundaries each, MIG mode off and on, a GPU
-    // instance, a compute instance, a time slice.
-    assert!(prepared >= 22, "{prepared} boundaries in prepare");
-    assert!(unprepared >= 16, "{unprepared} boundaries in unprepare");
+    // Two journal writes and a CDI spec of five boundaries each, MIG mode on, a GPU instance,
+    // a compute instance, a time slice, an MPS daemon.
+    assert!(prepared >= 24, "{prepared} boundaries in prepare");
+    assert!(unprepared >= 18, "{unprepared} boundaries in unprepare");
     println!("killed at {prepared} boundaries of prepare, {unprepared} of unprepare");
 }
 
@@ -46,6 +50,7 @@ async fn killed_at_every_boundary_it_leaves_alone_what_others_have_on_the_gpu() 
 }
 
 async fn converges(world: &World, claim: &ClaimRef) -> (u32, u32) {
+    let _mps_host = world.rig.start_mps_host(PROGRAM.as_ref()).await.unwrap();
     // Undisturbed, also for what a first start does once (hook, names).
     let (mut agent, plugin) = world.agent().await;
     let empty = world.outside();
@@ -53,6 +58,7 @@ async fn converges(world: &World, claim: &ClaimRef) -> (u32, u32) {
     let prepared = world.outside();
     assert_eq!(prepared.time_slices, [3, 0]);
     assert!(prepared.mig[1].0 && prepared.mig[1].1.contains(&(19, 6, 1)), "{:?}", prepared.mig);
+    assert_eq!(prepared.daemons.len(), 1);
     assert_eq!(prepared.files.len(), empty.files.len() + 2, "journal and CDI spec");
     unprepare(&plugin, claim).await.unwrap();
     assert_eq!(world.outside(), empty);

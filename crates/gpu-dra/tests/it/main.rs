@@ -10,6 +10,7 @@ mod crash;
 mod docs;
 mod inventory;
 mod mig;
+mod mps;
 mod publish;
 mod world;
 

@@ -29,6 +29,9 @@ pub(crate) struct Outside {
     pub(crate) files: BTreeMap<PathBuf, String>,
     pub(crate) time_slices: Vec<u32>,
     pub(crate) mig: Vec<MigState>,
+    pub(crate) compute_modes: Vec<u32>,
+    /// Names of the folders of MPS daemons.
+    pub(crate) daemons: Vec<String>,
 }
 
 /// Whether a GPU's MIG mode is on, and its GPU instances: profile, first memory slice and
@@ -146,7 +149,13 @@ impl World {
             let instances = instances.map(|i| (i.profile, i.placement.start, i.compute.len()));
             (gpu.mig, instances.collect())
         });
-        Outside { files, time_slices, mig: mig.collect() }
+        let mig = mig.collect();
+        let compute_modes = state.gpus.iter().map(|gpu| gpu.compute_mode).collect();
+        let folders = std::fs::read_dir(self.rig.mps_run_dir()).into_iter().flatten();
+        let names = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut daemons: Vec<_> = names.collect();
+        daemons.sort();
+        Outside { files, time_slices, mig, compute_modes, daemons }
     }
 }
 

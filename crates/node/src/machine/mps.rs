@@ -54,7 +54,10 @@ impl MpsHost {
         let spec = DaemonSpec::from_config(config, served)
             .map_err(|error| EffectError::Mps(error.to_string()))?;
         boundary.pass("start MPS daemon");
-        self.client.ensure(&id(daemon)?, &spec).map_err(failed)?;
+        self.client.ensure(&id(daemon)?, &spec).map_err(|error| match error {
+            MpsError::Away { .. } => EffectError::MpsAway(said(&error)),
+            error => failed(error),
+        })?;
         boundary.pass("MPS daemon serves");
         Ok(())
     }
@@ -108,9 +111,14 @@ fn visible(record: &Record, device: &HeldDevice) -> Result<VisibleDevice, Effect
 }
 
 fn failed(error: MpsError) -> EffectError {
+    EffectError::Mps(said(&error))
+}
+
+/// The error with its cause, in one line.
+fn said(error: &MpsError) -> String {
     use std::error::Error as _;
-    EffectError::Mps(match error.source() {
+    match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
-    })
+    }
 }

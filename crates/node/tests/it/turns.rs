@@ -98,7 +98,7 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
         before_volta: BTreeSet::new(),
         boot_id: boot.clone(),
     };
-    let survey = Survey { inventory, pool, view, trouble: None };
+    let survey = Survey { inventory, pool: Arc::new(pool), view, trouble: None };
     let (_survey, survey) = watch::channel(Some(Arc::new(survey)));
     let (_health, health) = watch::channel(Arc::default());
     let source = Box::new(server.clone());

@@ -1,0 +1,75 @@
+//! A class as it should be beside the one that is stored: leave it, write it, or keep off
+//! because it is somebody else's. And which stored classes have lost their reason.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::resource::v1::DeviceClass;
+
+use crate::declare::{Origin, owner};
+
+/// Our name in `managedFields`.
+pub(crate) const FIELD_MANAGER: &str = "gpu-dra-controller";
+
+/// What to do about a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It is as it should be.
+    Good,
+    /// It has to be written.
+    Write,
+    /// It is somebody else's; who, in a few words.
+    Foreign(String),
+}
+
+/// Judges a wanted class of this origin beside the stored one.
+pub(crate) fn judge(wanted: &DeviceClass, origin: Origin, live: Option<&DeviceClass>) -> Judgement {
+    let Some(live) = live else { return Judgement::Write };
+    if Origin::of(live) != Some(origin) || owner(live) != owner(wanted) {
+        return Judgement::Foreign(whose(live));
+    }
+    if has(live, wanted) { Judgement::Good } else { Judgement::Write }
+}
+
+/// Whether a stored class has all that is wanted of it.
+pub(crate) fn has(live: &DeviceClass, wanted: &DeviceClass) -> bool {
+    let labels = wanted.metadata.labels.iter().flatten();
+    let has_label = |(name, value): (&String, &String)| {
+        live.metadata.labels.as_ref().and_then(|labels| labels.get(name)) == Some(value)
+    };
+    let (live, wanted) = (&live.spec, &wanted.spec);
+    labels.into_iter().all(has_label)
+        && live.selectors.as_deref().unwrap_or_default()
+            == wanted.selectors.as_deref().unwrap_or_default()
+        && live.config.as_deref().unwrap_or_default() == wanted.config.as_deref().unwrap_or_default()
+        && live.extended_resource_name == wanted.extended_resource_name
+}
+
+/// Who wrote a class, as a sentence's end.
+fn whose(class: &DeviceClass) -> String {
+    match (Origin::of(class), first_manager(class)) {
+        (Some(Origin::Fleet), _) => "made from the fleet".to_owned(),
+        (Some(Origin::Standard), _) => "a standard class".to_owned(),
+        (Some(Origin::GpuClass), _) => "another GpuClass's".to_owned(),
+        (None, Some(manager)) => format!("kept by {manager}"),
+        (None, None) => "kept by somebody else".to_owned(),
+    }
+}
+
+/// The first manager that isn't this controller.
+pub(crate) fn first_manager(class: &DeviceClass) -> Option<&str> {
+    let entries = class.metadata.managed_fields.iter().flatten();
+    let mut managers = entries.filter_map(|entry| entry.manager.as_deref());
+    managers.find(|manager| *manager != FIELD_MANAGER)
+}
+
+/// Whether a stored class that we made has no reason to be any more. `owners` are the UIDs of
+/// the GpuClasses that exist.
+pub(crate) fn is_left_over(class: &DeviceClass, owners: &BTreeSet<&str>, keep_fleet: bool) -> bool {
+    match Origin::of(class) {
+        // Whoever takes the owner reference off has taken the class over.
+        Some(Origin::GpuClass) => owner(class).is_some_and(|uid| !owners.contains(uid)),
+        Some(Origin::Fleet) => !keep_fleet,
+        // Pods of all sorts rely on them: only people delete them.
+        Some(Origin::Standard) | None => false,
+    }
+}
