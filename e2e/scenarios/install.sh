@@ -6,6 +6,7 @@ install-driver() {
 	import "$state/driver.tar"
 	cp -a "$tree/deploy" "$state/deploy"
 	command kubectl patch --local --filename "$tree/deploy/node.yaml" --patch-file "$e2e/lib/gpu-node.yaml" --output yaml >"$state/deploy/node.yaml"
+	command kubectl patch --local --filename "$tree/deploy/mps-host.yaml" --patch-file "$e2e/lib/mps-host.yaml" --output yaml >"$state/deploy/mps-host.yaml"
 	command kubectl apply --filename "$state/deploy"
 	driver_ready
 }

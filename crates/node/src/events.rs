@@ -1,5 +1,5 @@
-//! Kubernetes Events on this node's Node object: what an operator must be able to read in
-//! `kubectl describe node` without looking for the agent's log.
+//! Kubernetes Events on this node's Node object, and on the pods of a claim: what an operator
+//! and a pod's owner must be able to read in `kubectl describe` without the agent's log.
 //!
 //! Whoever announces never waits and never fails: an API server that is away delays the
 //! Events, and no claim. Each Event is in the log too.
@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use gpu_dra_model::{DriverName, NodeName};
+use gpu_dra_model::{ClaimRef, DriverName, NodeName};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -38,6 +39,8 @@ pub struct Happening {
     pub severity: Severity,
     /// One word in CamelCase, for machines.
     pub reason: &'static str,
+    /// The claim whose pods are told too.
+    pub claim: Option<ClaimRef>,
     /// What happened, and what to do, for people; at most 1,024 bytes are kept.
     pub message: String,
 }
@@ -54,13 +57,29 @@ impl Announcer {
         (Self(sender), receiver)
     }
 
-    /// Logs it and leaves it to be posted.
+    /// Logs it and leaves it to be posted on the Node.
     pub fn announce(&self, severity: Severity, reason: &'static str, message: String) {
-        match severity {
+        self.tell(Happening { severity, reason, claim: None, message });
+    }
+
+    /// The same, also on the pods that use the claim.
+    pub fn announce_to(
+        &self,
+        claim: &ClaimRef,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) {
+        self.tell(Happening { severity, reason, claim: Some(claim.clone()), message });
+    }
+
+    fn tell(&self, happening: Happening) {
+        let (reason, message) = (happening.reason, &happening.message);
+        match happening.severity {
             Severity::Normal => tracing::info!(reason, "{message}"),
             Severity::Warning => tracing::warn!(reason, "{message}"),
         }
-        if self.0.try_send(Happening { severity, reason, message }).is_err() {
+        if self.0.try_send(happening).is_err() {
             tracing::warn!(reason, "no Event of this: too many wait for the API server");
         }
     }
@@ -73,16 +92,59 @@ pub async fn post(
     node: NodeName,
     driver: DriverName,
 ) {
-    let api = kube::Api::<Event>::namespaced(client, "default");
     let mut posted: HashMap<Happening, Instant> = HashMap::new();
     while let Some(happening) = happenings.recv().await {
         posted.retain(|_, at| at.elapsed() < REPEAT);
         if posted.contains_key(&happening) {
             continue;
         }
-        let event = event(&happening, &node, &driver, Timestamp::now());
-        post_until_it_is_there(&api, &event).await;
+        let mut objects = vec![node_reference(&node)];
+        if let Some(claim) = &happening.claim {
+            objects.extend(pods_of(&client, claim).await);
+        }
+        for object in objects {
+            let event = event(&happening, object, &node, &driver, Timestamp::now());
+            let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+            let api = kube::Api::<Event>::namespaced(client.clone(), namespace);
+            post_until_it_is_there(&api, &event).await;
+        }
         posted.insert(happening, Instant::now());
+    }
+}
+
+/// The pods that use the claim; none where it can't be read, since the Node has the Event too.
+async fn pods_of(client: &kube::Client, claim: &ClaimRef) -> Vec<ObjectReference> {
+    let api = kube::Api::<ResourceClaim>::namespaced(client.clone(), &claim.namespace);
+    let object = match api.get_opt(&claim.name).await {
+        Ok(object) => object,
+        Err(error) => {
+            tracing::debug!(%error, %claim, "pods of a claim not found for an Event");
+            None
+        }
+    };
+    let same = |object: &ResourceClaim| object.metadata.uid.as_deref() == Some(claim.uid.as_str());
+    let users = object.filter(same).and_then(|object| object.status?.reserved_for);
+    let pods = users.into_iter().flatten().filter(|user| user.resource == "pods");
+    pods.map(|pod| ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(claim.namespace.clone()),
+        name: Some(pod.name),
+        uid: Some(pod.uid),
+        ..ObjectReference::default()
+    })
+    .collect()
+}
+
+/// The node by name in place of the UID, as the kubelet has it, which is what `kubectl
+/// describe node` looks for.
+fn node_reference(node: &NodeName) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.to_string()),
+        uid: Some(node.to_string()),
+        ..ObjectReference::default()
     }
 }
 
@@ -105,26 +167,25 @@ async fn post_until_it_is_there(api: &kube::Api<Event>, event: &Event) {
     }
 }
 
-/// The Event object. Its node is named as the kubelet does it, by name in place of the UID,
-/// which is what `kubectl describe node` looks for.
-fn event(happening: &Happening, node: &NodeName, driver: &DriverName, now: Timestamp) -> Event {
+fn event(
+    happening: &Happening,
+    object: ObjectReference,
+    node: &NodeName,
+    driver: &DriverName,
+    now: Timestamp,
+) -> Event {
     let severity = match happening.severity {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
+    let name = object.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{node}.")),
-            namespace: Some("default".to_owned()),
+            generate_name: Some(format!("{name}.")),
+            namespace: Some(object.namespace.clone().unwrap_or_else(|| "default".to_owned())),
             ..ObjectMeta::default()
         },
-        involved_object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_string()),
-            uid: Some(node.to_string()),
-            ..ObjectReference::default()
-        },
+        involved_object: object,
         type_: Some(severity.to_owned()),
         reason: Some(happening.reason.to_owned()),
         message: Some(shortened(&happening.message)),
@@ -157,11 +218,13 @@ mod tests {
         let happening = Happening {
             severity: Severity::Warning,
             reason: "ForeignGpuInstance",
+            claim: None,
             message: "é".repeat(600),
         };
         let node = NodeName::new("node-a").unwrap();
         let driver = DriverName::new("gpu.nvidia.com").unwrap();
-        let event = event(&happening, &node, &driver, Timestamp::UNIX_EPOCH);
+        let object = node_reference(&node);
+        let event = event(&happening, object, &node, &driver, Timestamp::UNIX_EPOCH);
         assert_eq!(event.involved_object.uid.as_deref(), Some("node-a"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));
         assert_eq!(event.message.unwrap().len(), 1024);

@@ -18,6 +18,7 @@ pub mod claim_source;
 pub mod events;
 pub mod http;
 pub mod machine;
+pub mod mps_watch;
 pub mod readiness;
 mod run;
 pub mod service;

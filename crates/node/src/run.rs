@@ -20,6 +20,7 @@ use crate::claim_source::ApiServer;
 use crate::events::{self, Announcer};
 use crate::http;
 use crate::machine::{Machine, MpsHost};
+use crate::mps_watch::{MpsWatch, Troubles};
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::settings::Settings;
@@ -46,6 +47,13 @@ pub enum NodeError {
     /// A socket path is not possible.
     #[error(transparent)]
     Paths(#[from] gpu_dra_kubelet::PathsError),
+    /// No thread to follow the MPS host.
+    #[error("no thread can be started; is the pod's limit of processes reached?")]
+    Thread {
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
     /// A socket can't be served.
     #[error(transparent)]
     Socket(#[from] gpu_dra_kubelet::SocketError),
@@ -131,6 +139,7 @@ pub async fn run(
         proc: settings.trees.proc,
         sys: settings.trees.sysfs,
     };
+    let mps = MpsHost::new(&settings.mps_socket, RunDir::new(&settings.mps_run_dir)?);
     let machine = Machine {
         driver: settings.driver.clone(),
         gpus,
@@ -141,9 +150,13 @@ pub async fn run(
         processes: Arc::new(RealProcesses),
         files: DriverFilesCache::default(),
         boundary: settings.boundary.clone(),
-        mps: MpsHost::new(&settings.mps_socket, RunDir::new(&settings.mps_run_dir)?),
-        announcer,
+        mps: mps.clone(),
+        announcer: announcer.clone(),
     };
+    let (mut mps_watch, mps_troubles) =
+        MpsWatch::new(mps.client().clone(), Arc::clone(&journal), announcer);
+    let follow = mps.client().follow(move |event| mps_watch.note(event));
+    let _follow = follow.map_err(|source| NodeError::Thread { source })?;
     let locks = Locks::open(&plugin_dir.join("locks"))?;
     let naming = CdiNaming { dir: settings.cdi_root.clone(), driver: settings.driver.clone() };
     let executor = Arc::new(Executor::new(journal, Arc::new(machine), files, locks, naming)?);
@@ -161,7 +174,7 @@ pub async fn run(
         Box::new(ApiServer(client)),
         executor,
         survey.clone(),
-        health(survey.clone()),
+        health(survey.clone(), mps_troubles),
     );
     let server = Server::start(paths.clone(), Arc::new(service)).await?;
     let readiness =
@@ -267,20 +280,42 @@ fn desired(
     receiver
 }
 
-/// Every device that answers is healthy, as far as is known.
-fn health(survey: watch::Receiver<Option<Arc<Survey>>>) -> watch::Receiver<Arc<Vec<DeviceHealth>>> {
+/// Every device that answers is healthy, but those whose MPS daemon doesn't serve.
+fn health(
+    survey: watch::Receiver<Option<Arc<Survey>>>,
+    mut troubles: watch::Receiver<Troubles>,
+) -> watch::Receiver<Arc<Vec<DeviceHealth>>> {
     let (sender, receiver) = watch::channel(Arc::default());
-    follow(survey, sender, |survey| {
-        let healthy = |device: &gpu_dra_model::DeviceName| DeviceHealth {
-            pool: survey.view.pool.clone(),
-            device: device.clone(),
-            state: HealthState::Healthy,
-            last_updated: SystemTime::now(),
-            message: String::new(),
-        };
-        Arc::new(survey.view.devices.keys().map(healthy).collect())
+    let mut survey = survey;
+    tokio::spawn(async move {
+        loop {
+            let now = survey.borrow_and_update().clone();
+            let wrong = troubles.borrow_and_update().clone();
+            if let Some(now) = now {
+                sender.send_replace(Arc::new(healths(&now, &wrong)));
+            }
+            tokio::select! {
+                changed = survey.changed() => if changed.is_err() { return },
+                changed = troubles.changed() => if changed.is_err() { return },
+                () = sender.closed() => return,
+            }
+        }
     });
     receiver
+}
+
+fn healths(survey: &Survey, troubles: &Troubles) -> Vec<DeviceHealth> {
+    let health = |device: &gpu_dra_model::DeviceName| {
+        let trouble = troubles.get(device);
+        DeviceHealth {
+            pool: survey.view.pool.clone(),
+            device: device.clone(),
+            state: if trouble.is_some() { HealthState::Unhealthy } else { HealthState::Healthy },
+            last_updated: SystemTime::now(),
+            message: trouble.cloned().unwrap_or_default(),
+        }
+    };
+    survey.view.devices.keys().map(health).collect()
 }
 
 /// Makes something of every survey, for as long as there are both surveys and readers.

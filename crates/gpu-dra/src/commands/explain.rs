@@ -80,10 +80,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             explain_cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref());
         runtime.block_on(async {
             let client = connection.await?;
-            explain_cluster::objects(client, &args.namespace, args.subject()).await
+            explain_cluster::objects(client, &args.namespaces(&files), args.subject()).await
         })?
     } else if args.node.is_empty() {
-        Objects::of(explain_fleet::read(&args.slices, &args.namespace)?)
+        explain_fleet::of_files(explain_fleet::read(&args.slices, &args.namespace)?, &files)?
     } else {
         explain_fleet::simulated(&args.node)?
     };
@@ -97,6 +97,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
+    /// The namespaces that templates are looked for in, that of the pod first.
+    fn namespaces(&self, files: &Manifests) -> Vec<String> {
+        let mut namespaces = vec![self.namespace.clone()];
+        for namespace in files.pods.iter().filter_map(|pod| pod.metadata.namespace.as_ref()) {
+            if !namespaces.contains(namespace) {
+                namespaces.push(namespace.clone());
+            }
+        }
+        namespaces
+    }
+
     /// The one pod that is asked about.
     fn subject(&self) -> Option<&str> {
         self.name.as_deref().filter(|_| self.kind == Some(Kind::Pod))

@@ -141,12 +141,14 @@ pub(crate) async fn connect(
     Client::try_from(config).context("can't make a client for the API server")
 }
 
-/// Lists all, and gets the pod.
+/// Lists all, and gets the pod. Templates are listed in `namespaces`, of which the first is
+/// the pod's.
 pub(crate) async fn objects(
     client: Client,
-    namespace: &str,
+    namespaces: &[String],
     pod: Option<&str>,
 ) -> anyhow::Result<Objects> {
+    let namespace = namespaces.first().map_or("default", String::as_str);
     let mut objects = Objects {
         slices: list(Api::all(client.clone()), "resourceslices", |slice| slice).await?,
         classes: list(Api::all(client.clone()), "deviceclasses", |class| class).await?,
@@ -180,8 +182,10 @@ pub(crate) async fn objects(
         }
         Err(error) => return Err(error),
     }
-    let own = Api::namespaced(client.clone(), namespace);
-    objects.templates = list(own, "resourceclaimtemplates", |template| template).await?;
+    for namespace in namespaces {
+        let own = Api::namespaced(client.clone(), namespace);
+        objects.templates.extend(list(own, "resourceclaimtemplates", |template| template).await?);
+    }
     if let Some(name) = pod {
         let pods: Api<Pod> = Api::namespaced(client, namespace);
         let found = pods.get_opt(name).await;
@@ -290,5 +294,105 @@ impl Progress {
     fn write(&self, text: &str) {
         let mut stderr = std::io::stderr();
         drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifests(documents: &[serde_json::Value]) -> Manifests {
+        let mut manifests = Manifests::default();
+        documents.iter().for_each(|document| manifests.add(document.clone(), "default"));
+        manifests
+    }
+
+    fn slice(name: &str, node: &str) -> serde_json::Value {
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+            "spec": {
+                "driver": "gpu.nvidia.com", "nodeName": node, "devices": [{"name": "gpu-0"}],
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            },
+        })
+    }
+
+    #[test]
+    fn nodes_that_only_slices_know_are_made_up() {
+        let known = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}});
+        let files = manifests(&[slice("1", "a"), slice("2", "b"), slice("3", "a"), known]);
+        let objects = Objects::of(files);
+        let names: Vec<_> = objects.nodes.iter().filter_map(|n| n.metadata.name.clone()).collect();
+        assert_eq!(names, ["b", "a"]);
+    }
+
+    #[test]
+    fn files_lie_over_the_cluster() {
+        let mut objects = Objects::of(manifests(&[slice("1", "a"), slice("2", "b")]));
+        objects.lay_over(&manifests(&[slice("2", "c"), slice("4", "d")]));
+        let nodes: Vec<_> =
+            objects.slices.iter().filter_map(|slice| slice.spec.node_name.clone()).collect();
+        assert_eq!(nodes, ["a", "c", "d"]);
+    }
+
+    #[test]
+    fn without_any_namespace_nothing_is_known_of_admin_access() {
+        let mut objects = Objects::default();
+        assert_eq!(objects.admin_namespaces(), None);
+        let namespace = |name: &str, labels: serde_json::Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        let label = json!({"resource.kubernetes.io/admin-access": "true"});
+        objects.lay_over(&manifests(&[namespace("a", label), namespace("b", json!({}))]));
+        assert_eq!(objects.admin_namespaces(), Some(vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn nodes_and_claims_are_cut_down() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "a", "labels": {"zone": "b"}, "annotations": {"long": "text"}},
+            "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"},
+            "status": {"allocatable": {"nvidia.com/gpu": "1"}, "images": [{"names": ["x"]}]},
+        }))
+        .unwrap();
+        let slim = serde_json::to_value(slim_node(node)).unwrap();
+        assert_eq!(
+            slim,
+            json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": "a", "labels": {"zone": "b"}},
+                "spec": {"unschedulable": true},
+                "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+            })
+        );
+    }
+
+    /// More objects than a page holds, and a pod with its claim, over HTTP.
+    #[tokio::test]
+    async fn lists_go_on_after_a_page() {
+        let api = gpu_dra_lab::ApiServer::new().unwrap();
+        let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+        let listener = gpu_dra_lab::Listener::start(api, address).await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, listener.kubeconfig_yaml()).unwrap();
+        let client = connect(Some(&kubeconfig), None).await.unwrap();
+        let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), "default");
+        let count = usize::try_from(PAGE).unwrap() + 1;
+        for number in 0..count {
+            let claim = serde_json::from_value(json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": format!("claim-{number}")},
+                "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
+                    "deviceClassName": "gpu.nvidia.com",
+                }}]}},
+            }));
+            claims.create(&kube::api::PostParams::default(), &claim.unwrap()).await.unwrap();
+        }
+        let found = objects(client, &["default".to_owned()], Some("nobody")).await.unwrap();
+        let names: std::collections::BTreeSet<_> =
+            found.claims.iter().map(|claim| claim.metadata.name.clone()).collect();
+        assert_eq!((found.claims.len(), names.len()), (count, count));
+        assert!(found.pod.is_none() && found.notes.is_empty());
     }
 }

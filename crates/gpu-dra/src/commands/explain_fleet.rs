@@ -42,6 +42,14 @@ fn add(to: &mut Manifests, text: &str, namespace: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a file has in place of a cluster; the standard classes where nobody names any.
+pub(crate) fn of_files(mut fleet: Manifests, files: &Manifests) -> anyhow::Result<Objects> {
+    if fleet.classes.is_empty() && files.classes.is_empty() {
+        add(&mut fleet, CLASSES, "default")?;
+    }
+    Ok(Objects::of(fleet))
+}
+
 /// Simulated nodes with what the node agent would publish of them, and the standard classes.
 pub(crate) fn simulated(nodes: &[String]) -> anyhow::Result<Objects> {
     let mut classes = Manifests::default();

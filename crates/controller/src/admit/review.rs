@@ -1,0 +1,169 @@
+//! From an AdmissionReview to its answer: are the opaque configs that are for us such as the
+//! node agent takes? It is the node agent's own decoder, so that the sentence that a pod's
+//! event would have had comes when the claim is created. Pure, and safe on any input.
+
+use gpu_dra_model::{DriverName, config};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Sentences in one answer.
+const MOST: usize = 8;
+
+/// A body that is no review, and so gets no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("no AdmissionReview of admission.k8s.io/v1 with a request: {reason}")]
+pub struct NoReview {
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Request,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    uid: String,
+    kind: Kind,
+    #[serde(default)]
+    object: Value,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+/// Answers a review of a ResourceClaim, ResourceClaimTemplate or DeviceClass in any version of
+/// resource.k8s.io: they have their configs in the same place. Other kinds are allowed.
+///
+/// # Errors
+/// When the body is no review.
+pub fn review(body: &[u8], driver: &DriverName) -> Result<Value, NoReview> {
+    let Review { request } = serde_json::from_slice(body)
+        .map_err(|error| NoReview { reason: error.to_string() })?;
+    let problems = problems(&request.kind.kind, &request.object, driver);
+    let mut response = json!({"uid": request.uid, "allowed": problems.is_empty()});
+    if !problems.is_empty() {
+        let more = problems.len().saturating_sub(MOST);
+        let shown: Vec<String> = problems.into_iter().take(MOST).collect();
+        let mut message = shown.join("; ");
+        if more > 0 {
+            message.push_str(&format!("; and {more} more"));
+        }
+        response["status"] = json!({"code": 422, "reason": "Invalid", "message": message});
+    }
+    let answer = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
+    });
+    Ok(answer)
+}
+
+/// What is wrong with the driver's configs of an object, with the path of each.
+fn problems(kind: &str, object: &Value, driver: &DriverName) -> Vec<String> {
+    let path = match kind {
+        "ResourceClaim" => "spec.devices.config",
+        "ResourceClaimTemplate" => "spec.spec.devices.config",
+        "DeviceClass" => "spec.config",
+        _ => return Vec::new(),
+    };
+    let entries = object.pointer(&format!("/{}", path.replace('.', "/")));
+    let entries = entries.and_then(Value::as_array).into_iter().flatten().enumerate();
+    let mut problems = Vec::new();
+    for (index, entry) in entries {
+        if entry.pointer("/opaque/driver").and_then(Value::as_str) != Some(driver.as_str()) {
+            continue;
+        }
+        let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
+        let found = config::problems(parameters);
+        problems.extend(found.iter().map(|e| format!("{path}[{index}].opaque.parameters: {e}")));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(kind: &str, object: &Value) -> Value {
+        let body = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u-1", "operation": "CREATE",
+                "kind": {"group": "resource.k8s.io", "version": "v1", "kind": kind},
+                "object": object,
+            },
+        });
+        let driver = DriverName::new("gpu.nvidia.com").unwrap();
+        review(body.to_string().as_bytes(), &driver).unwrap()
+    }
+
+    fn config(driver: &str, sharing: &Value) -> Value {
+        json!({"opaque": {"driver": driver, "parameters": {
+            "apiVersion": config::API_VERSION, "kind": "GpuConfig", "sharing": sharing,
+        }}})
+    }
+
+    #[test]
+    fn good_configs_and_other_drivers_are_let_through() {
+        let good = json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}});
+        let bad = json!({"strategy": "Nonsense"});
+        for configs in [
+            json!([]),
+            Value::Null,
+            json!([config("gpu.nvidia.com", &good)]),
+            json!([config("other.example.com", &bad), {"requests": ["a"]}, 7, null]),
+        ] {
+            let devices = json!({"spec": {"devices": {"config": configs}}});
+            let answer = ask("ResourceClaim", &devices);
+            assert_eq!(answer["response"], json!({"uid": "u-1", "allowed": true}), "{devices}");
+            assert_eq!(ask("ResourceClaimTemplate", &json!({"spec": devices}))["response"]["allowed"], true);
+            assert_eq!(ask("DeviceClass", &json!({"spec": {"config": configs}}))["response"]["allowed"], true);
+        }
+    }
+
+    #[test]
+    fn a_bad_config_is_refused_in_the_node_agents_words() {
+        let bad = json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Loong"}});
+        let devices =
+            json!({"devices": {"config": [{"requests": []}, config("gpu.nvidia.com", &bad)]}});
+        let parameters = devices.pointer("/devices/config/1/opaque/parameters").unwrap();
+        let words = config::decode(parameters).unwrap_err().to_string();
+        for (kind, object, path) in [
+            ("ResourceClaim", json!({"spec": devices}), "spec.devices.config[1]"),
+            ("ResourceClaimTemplate", json!({"spec": {"spec": devices}}), "spec.spec.devices.config[1]"),
+            ("DeviceClass", json!({"spec": devices["devices"]}), "spec.config[1]"),
+        ] {
+            let response = ask(kind, &object)["response"].clone();
+            assert_eq!(response["allowed"], false);
+            assert_eq!(
+                response["status"],
+                json!({"code": 422, "reason": "Invalid",
+                       "message": format!("{path}.opaque.parameters: {words}")})
+            );
+        }
+    }
+
+    #[test]
+    fn many_problems_are_told_in_bounds_and_a_vfio_config_is_known() {
+        let bad = config("gpu.nvidia.com", &json!({"strategy": "No", "a": 1, "b": 2}));
+        let many = json!({"spec": {"devices": {"config": vec![bad; 32]}}});
+        let message = ask("ResourceClaim", &many)["response"]["status"]["message"].clone();
+        let message = message.as_str().unwrap();
+        assert!(message.len() < 2_000 && message.ends_with("more"), "{message}");
+        let vfio = json!({"spec": {"devices": {"config": [{"opaque": {
+            "driver": "gpu.nvidia.com",
+            "parameters": {"apiVersion": config::API_VERSION, "kind": "VfioDeviceConfig"},
+        }}]}}});
+        assert_eq!(ask("ResourceClaim", &vfio)["response"]["allowed"], true);
+    }
+
+    #[test]
+    fn what_is_no_review_gets_an_error_and_no_panic() {
+        let driver = DriverName::new("gpu.nvidia.com").unwrap();
+        let deep = "[".repeat(100_000);
+        for body in ["", "null", "[]", "{}", "{\"request\": {}}", "\u{0}", &deep] {
+            assert!(review(body.as_bytes(), &driver).is_err(), "{body:.20}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The leader's work: it hears, and brings DeviceClasses and statuses in line when something
+//! differs. It has no timer but those of writes that are due. Dropping it stops all writing
+//! at once: what it was about to send is not sent.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use super::judge::{Judgement, has, judge};
+use super::state::State;
+use super::status::{Standing, only_counts_differ};
+use super::watches::{Watches, chain};
+use super::writer::{Applied, Writer};
+use crate::declare::Origin;
+use crate::error::RequestError;
+use crate::run::Settings;
+
+/// News that come together are dealt with together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// After an error, no write before; doubled with each, up to the second.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How the last write of a class went: not tried again before the class, or what is wanted of
+/// it, is another.
+struct Attempt {
+    wanted: DeviceClass,
+    seen: Option<String>,
+    standing: Standing,
+}
+
+/// Keeps the classes.
+pub(crate) struct Keeper {
+    watches: Watches,
+    writer: Writer,
+    state: State,
+    attempts: HashMap<String, Attempt>,
+    /// When each GpuClass's status was last written.
+    told: HashMap<String, Instant>,
+    count_pace: Duration,
+    /// When to look next; None while all is well.
+    due: Option<Instant>,
+    wait: Duration,
+    not_before: Option<Instant>,
+    strangers: u64,
+}
+
+impl Keeper {
+    pub(crate) fn new(client: Client, settings: &Settings, standard: Vec<DeviceClass>) -> Self {
+        Self {
+            watches: Watches::new(&client, &settings.driver),
+            writer: Writer::new(client),
+            state: State::new(settings.driver.clone(), standard, settings.fleet_classes),
+            attempts: HashMap::new(),
+            told: HashMap::new(),
+            count_pace: settings.count_pace,
+            due: None,
+            wait: FIRST_WAIT,
+            not_before: None,
+            strangers: 0,
+        }
+    }
+
+    /// Never ends by itself.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let due = self.due.filter(|_| self.state.synced.device_classes);
+            tokio::select! {
+                news = self.watches.next() => {
+                    self.state.learn(news);
+                    self.look_at(Instant::now() + DEBOUNCE);
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.due = None;
+                    match self.reconcile().await {
+                        Ok(()) => {
+                            self.wait = FIRST_WAIT;
+                            self.not_before = None;
+                        }
+                        Err(error) => {
+                            warn!(error = %chain(&error), "can't bring the classes in line");
+                            let again = Instant::now() + self.wait;
+                            self.not_before = Some(again);
+                            self.wait = (self.wait * 2).min(LONGEST_WAIT);
+                            self.look_at(again);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_at(&mut self, at: Instant) {
+        let at = self.not_before.map_or(at, |earliest| at.max(earliest));
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    async fn reconcile(&mut self) -> Result<(), RequestError> {
+        self.warn_of_strangers();
+        for class in self.state.left_over() {
+            self.delete(&class).await?;
+        }
+        let wanted = self.state.wanted();
+        self.attempts.retain(|name, _| {
+            wanted.iter().any(|(_, class)| class.metadata.name.as_ref() == Some(name))
+        });
+        for (origin, class) in wanted {
+            self.bring_in_line(origin, class).await?;
+        }
+        for name in self.state.declared.keys().cloned().collect::<Vec<_>>() {
+            self.tell(&name).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, class: &DeviceClass) -> Result<(), RequestError> {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        match self.writer.delete(class).await {
+            Ok(()) => {
+                info!(class = name, "deleted: nothing declares it any more");
+                self.state.device_classes.remove(name);
+                Ok(())
+            }
+            // It is another by now: the watch will tell.
+            Err(RequestError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn bring_in_line(&mut self, origin: Origin, wanted: DeviceClass) -> Result<(), RequestError> {
+        let name = wanted.metadata.name.clone().unwrap_or_default();
+        let live = self.state.device_classes.get(&name);
+        let seen = live.and_then(|live| live.metadata.resource_version.clone());
+        let is_same =
+            |attempt: &Attempt| attempt.wanted == wanted && attempt.seen == seen;
+        let (standing, seen) = match judge(&wanted, origin, live) {
+            Judgement::Good => (Standing::Applied, seen),
+            Judgement::Foreign(whose) => (Standing::Foreign(whose), seen),
+            Judgement::Write if self.attempts.get(&name).is_some_and(is_same) => return Ok(()),
+            Judgement::Write => match self.writer.apply(&wanted, live).await {
+                Ok(Applied::Stored(stored)) => {
+                    info!(class = name, "applied");
+                    let standing = match has(&stored, &wanted) {
+                        true => Standing::Applied,
+                        false => Standing::Dropped,
+                    };
+                    let seen = stored.metadata.resource_version.clone();
+                    self.state.put_device_class(*stored);
+                    (standing, seen)
+                }
+                Ok(Applied::WasThere(theirs)) => {
+                    let seen = theirs.metadata.resource_version.clone();
+                    self.state.put_device_class(*theirs);
+                    (Standing::Foreign("somebody else was faster".to_owned()), seen)
+                }
+                Err(error @ RequestError::Conflict { .. }) => {
+                    (Standing::Contested(error.server_words()), seen)
+                }
+                Err(error @ RequestError::Refused { .. }) => {
+                    (Standing::Refused(error.server_words()), seen)
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let is_news =
+            self.attempts.get(&name).is_none_or(|attempt| attempt.standing != standing);
+        if is_news && standing != Standing::Applied {
+            warn!(class = name, ?standing, "left alone");
+        }
+        self.attempts.insert(name, Attempt { wanted, seen, standing });
+        Ok(())
+    }
+
+    /// Writes the status of a GpuClass if it is another; mere counts not too often.
+    async fn tell(&mut self, name: &str) -> Result<(), RequestError> {
+        let now = Instant::now();
+        let standing = self.attempts.get(name).map(|attempt| &attempt.standing);
+        let Some(status) = self.state.status(name, standing, &Time(Timestamp::now())) else {
+            return Ok(());
+        };
+        let Some(declared) = self.state.declared.get(name) else { return Ok(()) };
+        let old = declared.class.known_status();
+        if old.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        if let (Some(old), Some(told)) = (&old, self.told.get(name))
+            && only_counts_differ(old, &status)
+            && now < *told + self.count_pace
+        {
+            let at = *told + self.count_pace;
+            self.look_at(at);
+            return Ok(());
+        }
+        match self.writer.status(&declared.class, &status).await {
+            Ok(class) => {
+                self.told.insert(name.to_owned(), now);
+                self.state.put_gpu_class(class);
+                Ok(())
+            }
+            // It was deleted or made anew meanwhile: the watch will tell.
+            Err(RequestError::NotFound { .. } | RequestError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn warn_of_strangers(&mut self) {
+        let strangers = self.state.strangers();
+        if strangers > self.strangers {
+            warn!(
+                strangers,
+                "devices are published under the driver's name without the attribute type or \
+                 with values that can't be read: a class that isn't guarded stops every pod; \
+                 find who publishes them with kubectl get resourceslices"
+            );
+        }
+        self.strangers = strangers;
+    }
+}
