@@ -20,8 +20,4 @@ RUN case "$TARGETARCH" in \
 FROM gcr.io/distroless/cc-debian12:latest
 COPY --from=build /out/gpu-dra /usr/bin/gpu-dra
 COPY --from=build /out/gpu-dra-hook /usr/bin/gpu-dra-hook
-# Without this every thread that blocks in a file or a driver call keeps a heap of its own.
-ENV MALLOC_ARENA_MAX=2
-ENV MALLOC_TRIM_THRESHOLD_=65536
-ENV MALLOC_TOP_PAD_=16384
 ENTRYPOINT ["/usr/bin/gpu-dra"]

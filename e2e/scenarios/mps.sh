@@ -95,7 +95,6 @@ mps-figures() {
 		removed pod "one-$number"
 	done
 	figure "Prepare of an MPS claim as the kubelet sees it (buckets): ${durations[*]}"
-	figure "Prepare of MPS claims, by the agent's own log: $(driver logs "$(driver_pod)" | grep --count 'MPS' || true) lines"
 	local started=$EPOCHREALTIME
 	apply <<-ND
 		apiVersion: apps/v1

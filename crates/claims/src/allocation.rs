@@ -1,7 +1,9 @@
 //! The part of a ResourceClaim's allocation that is ours: the results and the opaque configs
 //! of this driver. Other drivers' results and configs are none of our business.
 
-use gpu_dra_model::{ClaimRef, DeviceName, DriverName, PoolName, RequestName};
+use std::collections::BTreeMap;
+
+use gpu_dra_model::{ClaimRef, DeviceName, DriverName, PoolName, Quantity, RequestName};
 use k8s_openapi::api::resource::v1::{
     DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
 };
@@ -32,6 +34,8 @@ pub struct AllocatedDevice {
     pub admin: bool,
     /// Which share of a device that serves several claims.
     pub share_id: Option<String>,
+    /// What the share takes of the device's capacities, by their names in the driver's domain.
+    pub consumed: BTreeMap<String, Quantity>,
 }
 
 /// One opaque config of this driver (`DeviceAllocationConfiguration`).
@@ -80,7 +84,7 @@ impl Allocation {
             results.iter().enumerate().filter(|(_, result)| result.driver == driver.as_str());
         let devices = ours
             .map(|(index, result)| {
-                device(result).map_err(|error| Refusal::Malformed {
+                device(result, driver).map_err(|error| Refusal::Malformed {
                     claim: claim.clone(),
                     index,
                     reason: error.to_string(),
@@ -99,13 +103,20 @@ impl Allocation {
 
 fn device(
     result: &DeviceRequestAllocationResult,
+    driver: &DriverName,
 ) -> Result<AllocatedDevice, gpu_dra_model::IdError> {
+    let consumed = result.consumed_capacity.iter().flatten().filter_map(|(name, amount)| {
+        let own = name.split_once('/').is_none_or(|(domain, _)| domain == driver.as_str());
+        let name = name.rsplit('/').next().unwrap_or(name);
+        own.then(|| Some((name.to_owned(), amount.0.parse().ok()?))).flatten()
+    });
     Ok(AllocatedDevice {
         request: RequestName::new(&result.request)?,
         pool: PoolName::new(&result.pool)?,
         device: DeviceName::new(&result.device)?,
         admin: result.admin_access.unwrap_or(false),
         share_id: result.share_id.clone(),
+        consumed: consumed.collect(),
     })
 }
 

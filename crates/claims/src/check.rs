@@ -1,7 +1,7 @@
 //! What must hold of the journal at any time, by name. Asked in tests after every event, and
 //! by the node agent of a plan before its first effect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_dra_model::{DeviceName, GpuUuid};
 
@@ -55,6 +55,10 @@ pub fn steps_stay_on_own_devices(record: &Record) -> Result<(), Violation> {
             KnownStep::TimeSlice { gpu, .. }
             | KnownStep::MigModeOff { gpu }
             | KnownStep::ExclusiveProcess { gpu, .. } => holds(gpu, None),
+            KnownStep::ShareDaemon { gpu, .. } => {
+                let mut own = record.devices.iter().filter(|device| !device.admin);
+                own.any(|device| device.gpu == *gpu && device.share.is_some())
+            }
             KnownStep::MpsDaemon { devices, .. } => {
                 let own = |name: &DeviceName| {
                     record.devices.iter().any(|d| d.device == *name && !d.admin)
@@ -76,6 +80,29 @@ pub fn steps_stay_on_own_devices(record: &Record) -> Result<(), Violation> {
             return Err(violation(format!("{step:?} in claim {}", record.claim)));
         }
         seen.push(step);
+    }
+    Ok(())
+}
+
+/// The shares of a GPU are together no more than it has; `memory_mib` is what it has.
+///
+/// # Errors
+/// The first GPU that is given out beyond itself.
+pub fn shares_fit(
+    records: &[Record],
+    memory_mib: impl Fn(&GpuUuid) -> u64,
+) -> Result<(), Violation> {
+    let mut taken: BTreeMap<&GpuUuid, u64> = BTreeMap::new();
+    for device in records.iter().flat_map(|record| &record.devices) {
+        let more = device.share.map_or(0, |share| share.memory_mib);
+        let sum = taken.entry(&device.gpu).or_default();
+        *sum = sum.saturating_add(more);
+        if *sum > memory_mib(&device.gpu) {
+            return Err(Violation {
+                invariant: "shares fit",
+                what: format!("{sum} MiB of {} are given out", device.gpu),
+            });
+        }
     }
     Ok(())
 }

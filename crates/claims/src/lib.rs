@@ -18,9 +18,10 @@ pub mod plan;
 pub mod record;
 pub mod refusal;
 pub mod resolve;
+mod share;
 mod steps;
 
 pub use allocation::{AllocatedDevice, Allocation};
-pub use plan::{NodeView, plan};
-pub use record::{HeldDevice, HeldPart, KnownStep, Phase, Record, Step};
+pub use plan::{GpuFacts, NodeView, plan};
+pub use record::{HeldDevice, HeldPart, HeldShare, KnownStep, Phase, Record, Step, share_daemon};
 pub use refusal::Refusal;

@@ -1,7 +1,7 @@
 //! From an allocation to the record that is journaled before anything is done: which devices
 //! the claim will hold and which steps that takes, or why not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gpu_dra_model::{BootId, CdiDeviceId, DeviceKind, DeviceName, GpuUuid, PoolName};
 
@@ -9,6 +9,7 @@ use crate::allocation::{AllocatedDevice, Allocation};
 use crate::record::{HeldDevice, HeldPart, Phase, Record, VERSION};
 use crate::refusal::Refusal;
 use crate::resolve::{DeviceType, config_for};
+use crate::share;
 use crate::steps::Steps;
 
 /// What the node offers now.
@@ -18,10 +19,19 @@ pub struct NodeView {
     pub pool: PoolName,
     /// The devices that answer now, by the names under which they are published.
     pub devices: BTreeMap<DeviceName, DeviceKind>,
-    /// The GPUs older than Volta, whose MPS has no limits.
-    pub before_volta: BTreeSet<GpuUuid>,
+    /// What a plan must know of the GPUs that answer now.
+    pub gpus: BTreeMap<GpuUuid, GpuFacts>,
     /// The running kernel's boot.
     pub boot_id: BootId,
+}
+
+/// What a plan must know of a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// Its MPS has no limits.
+    pub before_volta: bool,
+    /// Its memory, in MiB; 0 where it has none of its own.
+    pub memory_mib: u64,
 }
 
 /// Plans the claim. `held` are the other claims' records, `cdi_device` names a device of
@@ -46,8 +56,11 @@ pub fn plan<'a>(
             });
         }
         let config = config_for(allocation, result, DeviceType::of(kind))?;
-        if !result.admin {
-            steps.add(allocation, node, result, kind, config)?;
+        let share = share::of(allocation, node, result, kind)?;
+        match &share {
+            _ if result.admin => {}
+            Some(_) => steps.add_share(allocation, kind, config)?,
+            None => steps.add(allocation, node, result, kind, config)?,
         }
         let gpu = kind.gpu().clone();
         let same = |other: &&mut HeldDevice| {
@@ -72,10 +85,14 @@ pub fn plan<'a>(
             part: part(kind),
             admin: result.admin,
             share_id: result.share_id.clone(),
+            share,
             cdi_device,
         });
     }
-    refuse_double_use(allocation, &devices, held)?;
+    share::refuse_several_gpus(allocation, &devices)?;
+    let held: Vec<_> = held.into_iter().collect();
+    refuse_double_use(allocation, &devices, held.iter().copied())?;
+    share::refuse_overuse(allocation, node, &devices, &held)?;
     Ok(Record {
         version: VERSION,
         claim: allocation.claim.clone(),

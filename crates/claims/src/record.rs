@@ -64,9 +64,12 @@ pub struct HeldDevice {
     /// Held for monitoring: others may hold it too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub admin: bool,
-    /// Which share of it.
+    /// Which allocation of it, where several claims may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_id: Option<String>,
+    /// The part of it that this allocation has; None where it has all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<HeldShare>,
     /// The name under which the container runtime finds it.
     pub cdi_device: CdiDeviceId,
 }
@@ -75,16 +78,27 @@ impl HeldDevice {
     /// Whether two claims may hold these two at once.
     #[must_use]
     pub fn excludes(&self, other: &Self) -> bool {
-        let shares = match (&self.share_id, &other.share_id) {
-            (Some(ours), Some(theirs)) => ours != theirs,
-            _ => false,
-        };
+        let shares = self.share.is_some()
+            && other.share.is_some()
+            && self.share_id.is_some()
+            && self.share_id != other.share_id;
         self.gpu == other.gpu
             && !self.admin
             && !other.admin
             && !shares
             && HeldPart::meet(self.part.as_ref(), other.part.as_ref())
     }
+}
+
+/// A share of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldShare {
+    /// Its memory, in MiB.
+    pub memory_mib: u64,
+    /// Its part of the GPU's threads, 1 to 100; None for what is idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_percent: Option<u8>,
 }
 
 /// The part of a GPU that a claim holds.
@@ -182,6 +196,15 @@ pub enum KnownStep {
         /// The limits of its clients.
         config: MpsConfig,
     },
+    /// Has the MPS host run the one daemon that serves all shares of a GPU, which then lets
+    /// one process alone compute on it. Undone when no other claim has a share of the GPU.
+    ShareDaemon {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// The compute mode to put back.
+        #[serde(default)]
+        before: ComputeMode,
+    },
 }
 
 impl KnownStep {
@@ -204,9 +227,24 @@ impl KnownStep {
             Self::ExclusiveProcess { gpu, .. } => {
                 Self::ExclusiveProcess { gpu: gpu.clone(), before: ComputeMode::default() }
             }
+            Self::ShareDaemon { gpu, .. } => {
+                Self::ShareDaemon { gpu: gpu.clone(), before: ComputeMode::default() }
+            }
             step => step.clone(),
         }
     }
+
+    /// Whether other claims may have the very same step, so that it is undone with the last.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::ShareDaemon { .. })
+    }
+}
+
+/// The name of the daemon that serves all shares of a GPU.
+#[must_use]
+pub fn share_daemon(gpu: &GpuUuid) -> String {
+    gpu.as_str().to_ascii_lowercase()
 }
 
 impl Record {
@@ -268,13 +306,23 @@ impl Record {
 
     /// The MPS daemon that serves this device of the claim.
     #[must_use]
-    pub fn mps_daemon(&self, of: &DeviceName) -> Option<&str> {
+    pub fn mps_daemon(&self, of: &HeldDevice) -> Option<String> {
         self.known_steps()?.into_iter().find_map(|step| match step {
-            KnownStep::MpsDaemon { daemon, devices, .. } if devices.contains(of) => {
-                Some(daemon.as_str())
+            KnownStep::MpsDaemon { daemon, devices, .. } if devices.contains(&of.device) => {
+                Some(daemon.clone())
+            }
+            KnownStep::ShareDaemon { gpu, .. } if *gpu == of.gpu && of.share.is_some() => {
+                Some(share_daemon(gpu))
             }
             _ => None,
         })
+    }
+
+    /// Whether it has this very step, whatever came of it.
+    #[must_use]
+    pub fn has_step(&self, step: &KnownStep) -> bool {
+        let known = self.known_steps().unwrap_or_default();
+        known.into_iter().any(|other| other.as_planned() == step.as_planned())
     }
 
     /// The GPUs that it holds or changes, each once, in the order in which they are locked.

@@ -2,7 +2,7 @@
 //! `explain` unchanged, so each names the object, the rule and what to do.
 
 use gpu_dra_model::config::ConfigError;
-use gpu_dra_model::{ClaimRef, ClaimUid, DeviceName, GpuUuid, PoolName};
+use gpu_dra_model::{ClaimRef, ClaimUid, DeviceName, GpuUuid, PoolName, RequestName};
 
 /// A claim that this node can't prepare, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +113,52 @@ pub enum Refusal {
         gpu: GpuUuid,
         /// What was asked of MPS.
         what: &'static str,
+    },
+    /// A share of a device that is given out whole.
+    #[error(
+        "claim {claim} has a share of {device}, which this node doesn't give out in shares now; delete the pod to have it rescheduled"
+    )]
+    NotInShares {
+        /// The claim.
+        claim: ClaimRef,
+        /// The device.
+        device: DeviceName,
+    },
+    /// One request with shares of several GPUs.
+    #[error(
+        "request {request} of claim {claim} has shares of several GPUs, and a container can use one MPS daemon alone; ask for one share a request"
+    )]
+    SharesOfSeveralGpus {
+        /// The claim.
+        claim: ClaimRef,
+        /// The request.
+        request: RequestName,
+    },
+    /// More shares than the GPU has.
+    #[error(
+        "device {device} of claim {claim} would be given out beyond itself ({memory_mib} of {whole_mib} MiB, {percent} percent); it is free once another pod has ended"
+    )]
+    Overuse {
+        /// The claim.
+        claim: ClaimRef,
+        /// The device.
+        device: DeviceName,
+        /// The memory of all its shares, in MiB.
+        memory_mib: u64,
+        /// Its memory, in MiB.
+        whole_mib: u64,
+        /// The threads of all its shares, in percent.
+        percent: u32,
+    },
+    /// A sharing config on a share.
+    #[error(
+        "claim {claim} has a share of {gpu}, and a config that says how to share it; leave one of the two out"
+    )]
+    ConfigOnShare {
+        /// The claim.
+        claim: ClaimRef,
+        /// The GPU.
+        gpu: GpuUuid,
     },
     /// Two requests of the claim ask different things of one GPU.
     #[error(

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use gpu_dra_model::config::{
     DeviceConfig, GpuConfig, Interval, MigDeviceConfig, MigSharing, MpsConfig, Sharing,
 };
-use gpu_dra_model::{ComputeMode, DeviceKind, DeviceName, GpuUuid};
+use gpu_dra_model::{ComputeMode, DeviceKind, DeviceName, GpuUuid, Shares};
 
 use crate::allocation::{AllocatedDevice, Allocation};
 use crate::plan::NodeView;
@@ -22,6 +22,7 @@ pub(crate) struct Steps {
     modes: Vec<KnownStep>,
     partitions: Vec<KnownStep>,
     daemons: Vec<Daemon>,
+    shares: Vec<KnownStep>,
 }
 
 /// How the processes on a whole GPU share it.
@@ -57,7 +58,7 @@ impl Steps {
             Some(Resolved { config, index }) => sharing(config, index),
         };
         match kind {
-            DeviceKind::Gpu { gpu, mig_may_be_on } => {
+            DeviceKind::Gpu { gpu, mig_may_be_on, .. } => {
                 if *self.sharing.entry(gpu.clone()).or_insert(shared) != shared {
                     let (claim, gpu) = (allocation.claim.clone(), gpu.clone());
                     return Err(Refusal::Contradiction { claim, gpu });
@@ -80,6 +81,29 @@ impl Steps {
         if let Some((config, index)) = mps {
             refuse_old_mps(allocation, node, kind.gpu(), &config)?;
             self.serve(config, index, result.device.clone());
+        }
+        Ok(())
+    }
+
+    /// Adds what a share of a GPU needs.
+    ///
+    /// # Errors
+    /// A config that says how to share what is shared already.
+    pub(crate) fn add_share(
+        &mut self,
+        allocation: &Allocation,
+        kind: &DeviceKind,
+        config: Option<Resolved>,
+    ) -> Result<(), Refusal> {
+        let DeviceKind::Gpu { gpu, shares, .. } = kind else { return Ok(()) };
+        let asked = config.map(|Resolved { config, index }| sharing(config, index));
+        if asked.is_some_and(|(shared, mps)| shared != Shared::AsItIs || mps.is_some()) {
+            let (claim, gpu) = (allocation.claim.clone(), gpu.clone());
+            return Err(Refusal::ConfigOnShare { claim, gpu });
+        }
+        if *shares == Shares::Mps {
+            let before = ComputeMode::default();
+            add_once(&mut self.shares, KnownStep::ShareDaemon { gpu: gpu.clone(), before });
         }
         Ok(())
     }
@@ -122,6 +146,7 @@ impl Steps {
                 config: daemon.config,
             });
         let steps = partitions.into_iter().chain(self.modes).chain(shared).chain(daemons);
+        let steps = steps.chain(self.shares);
         steps.map(Step::Known).collect()
     }
 }
@@ -164,7 +189,7 @@ fn refuse_old_mps(
         (_, true) => "multiUser",
         _ => return Ok(()),
     };
-    if node.before_volta.contains(gpu) {
+    if node.gpus.get(gpu).is_some_and(|facts| facts.before_volta) {
         let (claim, gpu) = (allocation.claim.clone(), gpu.clone());
         return Err(Refusal::MpsTooOld { claim, gpu, what });
     }

@@ -52,7 +52,12 @@ pub(crate) struct Elector {
 }
 
 impl Elector {
-    pub(crate) fn new(client: Client, namespace: &str, identity: &str, timing: LeaseTiming) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        timing: LeaseTiming,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: "gpu-dra-controller".to_owned(),
@@ -88,7 +93,8 @@ impl Elector {
             Ok(lease) => lease,
             Err(RequestError::NotFound { .. }) => {
                 let new = self.lease(None);
-                let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), dry_run: false };
+                let params =
+                    PostParams { field_manager: Some(FIELD_MANAGER.into()), dry_run: false };
                 return match self.request("create", self.api.create(&params, &new)).await {
                     Ok(created) => {
                         self.saw(created);

@@ -152,7 +152,8 @@ impl Executor {
             Some(before) => self.undo(&before, &node.boot_id)?,
             None => {}
         }
-        let planned = self.effects.look(planned)?;
+        let mut planned = self.effects.look(planned)?;
+        take_over_shared_steps(&mut planned, &held);
         let (error, begun) = match self.execute(&planned) {
             Ok(prepared) => return Ok(prepared),
             Err(failed) => *failed,
@@ -280,6 +281,16 @@ impl Executor {
         }
         // A reboot undoes every step by itself.
         if record.boot_id == *boot {
+            if steps.iter().any(|step| step.is_shared()) {
+                let held = self.journal.all()?;
+                let has = |other: &Record, step: &KnownStep| {
+                    other.claim.uid != record.claim.uid
+                        && other.boot_id == *boot
+                        && other.has_step(step)
+                };
+                steps
+                    .retain(|step| !step.is_shared() || !held.iter().any(|other| has(other, step)));
+            }
             for step in steps.into_iter().rev() {
                 self.effects.undo(step)?;
             }
@@ -310,6 +321,24 @@ fn is_same(before: &Record, planned: &Record) -> bool {
     before.phase == Phase::Prepared
         && before.boot_id == planned.boot_id
         && before.plans_the_same(planned)
+}
+
+/// A step that another claim has done already is done, and what is to be put back in the end
+/// is what that claim found.
+fn take_over_shared_steps(planned: &mut Record, held: &[Arc<Record>]) {
+    let others = || held.iter().filter(|other| other.claim.uid != planned.claim.uid);
+    let known = |step: &KnownStep| {
+        let same_boot = others().filter(|other| other.boot_id == planned.boot_id);
+        let mut steps = same_boot.flat_map(|other| other.known_steps().unwrap_or_default());
+        steps.find(|other| other.as_planned() == step.as_planned()).cloned()
+    };
+    let steps = planned.steps.iter().map(|step| match step {
+        Step::Known(step) if step.is_shared() => {
+            Step::Known(known(step).unwrap_or_else(|| step.clone()))
+        }
+        step => step.clone(),
+    });
+    planned.steps = steps.collect();
 }
 
 /// The step with what came of it.

@@ -106,14 +106,18 @@ fn dynamic(rejected: &[Rejection]) -> Dynamic<'_> {
 fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec<RemovedExamples>) {
     let mut groups: BTreeMap<(Vec<Rule>, &str), (usize, RemovedExamples)> = BTreeMap::new();
     let (mut selected, mut usable) = (0, 0);
-    // Most devices of a node are of another class, alike in why.
-    let mut of_others: HashMap<(*const Term, &str), Vec<&Candidate<'_>>> = HashMap::new();
+    // Most devices of a node are of another class, alike in why. In order, so that the
+    // examples are the same each time.
+    let mut of_others: Vec<((*const Term, &str), Vec<&Candidate<'_>>)> = Vec::new();
     for found in &request.devices {
         if let [Obstacle { reason: Reason::ClassSelector { .. }, terms }] =
             found.obstacles.as_slice()
         {
-            let what = catalog::what(&found.id.driver, found.device);
-            of_others.entry((terms.as_ptr(), what)).or_default().push(found);
+            let key = (terms.as_ptr(), catalog::what(&found.id.driver, found.device));
+            match of_others.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, devices)) => devices.push(found),
+                None => of_others.push((key, vec![found])),
+            }
         }
     }
     for ((_, what), devices) in &of_others {

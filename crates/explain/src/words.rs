@@ -49,9 +49,9 @@ pub(crate) fn subject(comparison: &Comparison) -> String {
 
 /// What a comparison asks for: `>= 80Gi`.
 pub(crate) fn wanted(comparison: &Comparison) -> String {
-    match (&comparison.wanted, comparison.operator) {
-        (Some(wanted), operator) => format!("{operator} {wanted}"),
-        (None, _) => "true".to_owned(),
+    match &comparison.wanted {
+        Some(wanted) => format!("{} {wanted}", comparison.operator),
+        None => "true".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::bench::Bench;
-use crate::commands::{demo, explain, inventory, mps_host, node};
+use crate::commands::{clear_taint, demo, explain, inventory, mps_host, node};
 
 /// Kubernetes DRA driver for NVIDIA GPUs.
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ enum Command {
     Demo(demo::Args),
     /// Why a pod or claim gets no device, node by node
     Explain(explain::Args),
+    /// Takes a GPU that was tainted for healthy again
+    ClearTaint(clear_taint::Args),
     /// Measures this driver, or others on a cluster
     #[command(subcommand)]
     Bench(Bench),
@@ -38,6 +40,7 @@ impl Cli {
             Command::Inventory(args) => inventory::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Explain(args) => explain::run(&args),
+            Command::ClearTaint(args) => clear_taint::run(&args),
             Command::Bench(bench) => bench.run(),
         }
     }

@@ -104,9 +104,6 @@ impl Rig {
     #[must_use]
     pub fn agent_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        // As in the image.
-        command.env("MALLOC_ARENA_MAX", "2");
-        command.env("MALLOC_TRIM_THRESHOLD_", "65536").env("MALLOC_TOP_PAD_", "16384");
         command.env_remove("KUBECONFIG").env_remove("RUST_LOG").arg("node");
         let mut flag = |name: &str, value: &Path| {
             command.arg(name).arg(value);

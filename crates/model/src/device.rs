@@ -18,6 +18,8 @@ pub enum DeviceKind {
         /// Its MIG mode is ours to switch and may be on, and a GPU in MIG mode runs no CUDA
         /// as a whole: it must be made sure that the mode is off.
         mig_may_be_on: bool,
+        /// Whether several claims may each have a share of it.
+        shares: Shares,
     },
     /// A MIG device that exists, made by others: never ours to destroy.
     StaticMig {
@@ -57,6 +59,19 @@ impl DeviceKind {
             | Self::Monitor { gpu } => gpu,
         }
     }
+}
+
+/// Whether and how a GPU is given out in shares (consumable capacity, KEP-5075).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Shares {
+    /// One claim has all of it.
+    #[default]
+    Off,
+    /// Several claims have parts of it, and MPS holds each to its part.
+    Mps,
+    /// Several claims have parts of it, which the scheduler counts and nothing enforces.
+    Accounted,
 }
 
 /// A GPU instance as it can be asked for.

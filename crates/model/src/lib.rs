@@ -13,7 +13,7 @@ pub mod inventory;
 pub mod quantity;
 pub mod version;
 
-pub use device::{ComputeMode, DeviceKind, MigDevice, Partition};
+pub use device::{ComputeMode, DeviceKind, MigDevice, Partition, Shares};
 pub use ids::{
     BootId, CdiDeviceId, ClaimRef, ClaimUid, ComputeInstanceId, DeviceName, DriverName,
     GpuInstanceId, GpuUuid, IdError, MigUuid, Minor, NodeName, PciBusId, PoolName, RequestName,

@@ -15,14 +15,22 @@
 #![forbid(unsafe_code)]
 
 pub mod claim_source;
+pub mod clear_request;
 pub mod events;
+pub mod health;
+mod health_news;
+mod health_run;
+mod health_store;
+mod health_stream;
 pub mod http;
+mod known_gpus;
 pub mod machine;
 pub mod mps_watch;
 pub mod readiness;
 mod run;
 pub mod service;
 pub mod settings;
+mod small;
 pub mod survey;
 
 pub use run::{NodeError, driver, run};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_dra_cdi::{ContainerEdits, ShareId, SpecDevice, claim_spec};
-use gpu_dra_claims::{HeldDevice, HeldPart, KnownStep, Record, Step};
+use gpu_dra_claims::{HeldDevice, HeldPart, KnownStep, Record, Step, share_daemon};
 use gpu_dra_driverroot::{
     DriverFiles, DriverFilesCache, DriverRoot, Hook, NodeFinder, gpu_edits, mig_edits,
 };
@@ -64,7 +64,11 @@ impl Effects for Machine {
     fn look(&self, mut plan: Record) -> Result<Record, EffectError> {
         self.partitions().check(&plan)?;
         for step in &mut plan.steps {
-            if let Step::Known(KnownStep::ExclusiveProcess { gpu, before }) = step {
+            if let Step::Known(
+                KnownStep::ExclusiveProcess { gpu, before }
+                | KnownStep::ShareDaemon { gpu, before },
+            ) = step
+            {
                 *before = self.gpus.compute_mode(gpu).map_err(|error| mode_failed(gpu, &error))?;
             }
         }
@@ -74,7 +78,8 @@ impl Effects for Machine {
     fn holds(&self, record: &Record) -> Result<bool, EffectError> {
         let steps = record.known_steps().unwrap_or_default().into_iter();
         let daemons = steps.filter_map(|step| match step {
-            KnownStep::MpsDaemon { daemon, .. } => Some(daemon.as_str()),
+            KnownStep::MpsDaemon { daemon, .. } => Some(daemon.clone()),
+            KnownStep::ShareDaemon { gpu, .. } => Some(share_daemon(gpu)),
             _ => None,
         });
         Ok(self.partitions().holds(record)? && self.mps.has(daemons)?)
@@ -92,6 +97,10 @@ impl Effects for Machine {
             }
             KnownStep::MpsDaemon { daemon, devices, config } => {
                 self.mps.ensure(&self.boundary, daemon, devices, config, begun)?;
+            }
+            KnownStep::ShareDaemon { gpu, .. } => {
+                self.set_compute_mode(gpu, ComputeMode::ExclusiveProcess)?;
+                self.mps.ensure_for_shares(&self.boundary, gpu)?;
             }
         }
         Ok(Done::AsPlanned)
@@ -113,6 +122,13 @@ impl Effects for Machine {
                 _ => self.set_compute_mode(gpu, *before),
             },
             KnownStep::MpsDaemon { daemon, .. } => self.mps.stop(&self.boundary, daemon),
+            KnownStep::ShareDaemon { gpu, before } => {
+                self.mps.stop(&self.boundary, &share_daemon(gpu))?;
+                match self.gpus.minor_of(gpu) {
+                    Err(GpuError::Gone { .. }) => Ok(()),
+                    _ => self.set_compute_mode(gpu, *before),
+                }
+            }
         }
     }
 
@@ -153,8 +169,8 @@ impl Machine {
         hook: &Hook,
     ) -> Result<ContainerEdits, EffectError> {
         let mut edits = self.device_edits(record, device, survey, hook)?;
-        if let Some(daemon) = record.mps_daemon(&device.device) {
-            let of_client = self.mps.edits(daemon)?;
+        if let Some(daemon) = record.mps_daemon(device) {
+            let of_client = self.mps.edits(&daemon, device.share)?;
             edits.env.extend(of_client.env);
             edits.mounts.extend(of_client.mounts);
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpu_dra_claims::{KnownStep, Record};
+use gpu_dra_claims::{KnownStep, Record, share_daemon};
 use gpu_dra_executor::Journal;
 use gpu_dra_model::{ClaimRef, DeviceName};
 use gpu_dra_sharing::{DaemonId, DaemonState, MpsClient, MpsEvent, Status};
@@ -71,7 +71,7 @@ impl MpsWatch {
         if !lost || matches!(status.state, DaemonState::Stopping) {
             return;
         }
-        if let Some((claim, devices)) = self.claim_of(&status.id) {
+        for (claim, devices) in self.claims_of(&status.id) {
             let message = format!(
                 "MPS daemon of claim {claim} ({}) ended: {}; what ran on it is lost, it is started again",
                 devices.iter().map(DeviceName::as_str).collect::<Vec<_>>().join(", "),
@@ -81,19 +81,17 @@ impl MpsWatch {
         }
     }
 
-    /// The claim that has this daemon, and the devices that it serves.
-    fn claim_of(&self, id: &DaemonId) -> Option<(ClaimRef, Vec<DeviceName>)> {
+    /// The claims that have this daemon, each with the devices that it serves.
+    fn claims_of(&self, id: &DaemonId) -> Vec<(ClaimRef, Vec<DeviceName>)> {
         let records = match self.journal.all() {
             Ok(records) => records,
             Err(error) => {
                 tracing::warn!(%error, "whose MPS daemon it is can't be read");
-                return None;
+                return Vec::new();
             }
         };
-        records.iter().find_map(|record| {
-            let devices = served_by(record, id)?;
-            Some((record.claim.clone(), devices.clone()))
-        })
+        let of = |record: &Arc<Record>| Some((record.claim.clone(), served_by(record, id)?));
+        records.iter().filter_map(of).collect()
     }
 
     /// A daemon is journaled before it is asked for, so one that no record has is a leftover,
@@ -117,7 +115,7 @@ impl MpsWatch {
                 continue;
             }
             let reason = status.reason.as_deref().unwrap_or("it ended");
-            for device in self.claim_of(id).into_iter().flat_map(|(_, devices)| devices) {
+            for device in self.claims_of(id).into_iter().flat_map(|(_, devices)| devices) {
                 troubles.insert(device, format!("MPS daemon doesn't serve: {reason}"));
             }
         }
@@ -129,9 +127,16 @@ impl MpsWatch {
     }
 }
 
-fn served_by<'a>(record: &'a Record, id: &DaemonId) -> Option<&'a Vec<DeviceName>> {
+/// The devices of the claim that the daemon serves; None where it isn't the claim's.
+fn served_by(record: &Record, id: &DaemonId) -> Option<Vec<DeviceName>> {
     record.known_steps()?.into_iter().find_map(|step| match step {
-        KnownStep::MpsDaemon { daemon, devices, .. } if daemon == id.as_str() => Some(devices),
+        KnownStep::MpsDaemon { daemon, devices, .. } if daemon == id.as_str() => {
+            Some(devices.clone())
+        }
+        KnownStep::ShareDaemon { gpu, .. } if share_daemon(gpu) == id.as_str() => {
+            let of_gpu = record.devices.iter().filter(|device| device.gpu == *gpu);
+            Some(of_gpu.map(|device| device.device.clone()).collect())
+        }
         _ => None,
     })
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gpu_dra_driverroot::{DriverFilesCache, DriverRoot, NodeFinder};
 use gpu_dra_executor::{CdiNaming, ExecuteError, Executor, Journal};
 use gpu_dra_host::{FileError, Files, Locks, RealFiles, RealProcesses};
-use gpu_dra_kubelet::{DeviceHealth, HealthState, Paths, Server, Stopped};
+use gpu_dra_kubelet::{Paths, Server, Stopped};
 use gpu_dra_model::{BootId, IdError, PoolName};
 use gpu_dra_nvml::{Driver, Gpus, OpenError, Trees};
 use gpu_dra_publisher::Publisher;
@@ -18,13 +18,15 @@ use tokio::sync::watch;
 
 use crate::claim_source::ApiServer;
 use crate::events::{self, Announcer};
-use crate::http;
+use crate::health::{HealthWatch, Parts, Told};
 use crate::machine::{Machine, MpsHost};
-use crate::mps_watch::{MpsWatch, Troubles};
+use crate::mps_watch::MpsWatch;
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::settings::Settings;
+use crate::small::keep_small;
 use crate::survey::{Place, Survey, Surveyor};
+use crate::{health_run, health_stream, http};
 
 /// How long calls under way get when the agent is told to stop.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -47,7 +49,7 @@ pub enum NodeError {
     /// A socket path is not possible.
     #[error(transparent)]
     Paths(#[from] gpu_dra_kubelet::PathsError),
-    /// No thread to follow the MPS host.
+    /// No thread to follow the MPS host, or to hear the GPUs' events.
     #[error("no thread can be started; is the pod's limit of processes reached?")]
     Thread {
         /// What the kernel said.
@@ -102,7 +104,8 @@ pub async fn run(
     let plugin_dir = settings.plugin_dir();
     files.create_dir(&plugin_dir, 0o750)?;
 
-    let gpus: Arc<dyn Gpus> = Arc::new(driver(settings.root.clone(), settings.trees.clone()));
+    let nvml = Arc::new(driver(settings.root.clone(), settings.trees.clone()));
+    let gpus: Arc<dyn Gpus> = Arc::<Driver>::clone(&nvml);
     let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
         .map_err(ExecuteError::from)?;
     let journal = Arc::new(journal);
@@ -110,6 +113,7 @@ pub async fn run(
     let post =
         events::post(happenings, client.clone(), settings.node.clone(), settings.driver.clone());
     let events = tokio::spawn(post);
+    let small = tokio::spawn(keep_small());
     let surveyor = Surveyor::new(Place {
         gpus: Arc::clone(&gpus),
         files: Arc::clone(&files),
@@ -128,8 +132,20 @@ pub async fn run(
     });
 
     let pool_ref = PoolRef { driver: settings.driver.clone(), node: settings.node.clone(), pool };
-    let desired = desired(survey.clone());
-    let (publisher, published) = Publisher::new(client.clone(), pool_ref, desired);
+    let (health_watch, told) = HealthWatch::new(Parts {
+        gpus: Arc::clone(&gpus),
+        files: Arc::clone(&files),
+        dir: &plugin_dir,
+        boot_id: boot_id.clone(),
+        policy: settings.health_policy,
+        journal: Arc::clone(&journal),
+        announcer: announcer.clone(),
+    })?;
+    let asked = (client.clone(), settings.node.clone());
+    let health =
+        health_run::start(health_watch, told.clone(), nvml, survey.clone(), asked, settings.health);
+    let mut health = health.map_err(|source| NodeError::Thread { source })?;
+    let (publisher, published) = Publisher::new(client.clone(), pool_ref, desired(told.clone()));
     let publisher = tokio::spawn(publisher.run());
 
     let hook = install_hook(files.as_ref(), settings.hook.as_deref(), &plugin_dir)?;
@@ -174,7 +190,7 @@ pub async fn run(
         Box::new(ApiServer(client)),
         executor,
         survey.clone(),
-        health(survey.clone(), mps_troubles),
+        health_stream::healths(told, mps_troubles),
     );
     let server = Server::start(paths.clone(), Arc::new(service)).await?;
     let readiness =
@@ -184,11 +200,13 @@ pub async fn run(
         () = stop => Ok(()),
         () = server.failed() => Err(NodeError::Ended("a socket of the kubelet's")),
         _ = surveyor => Err(NodeError::Ended("the surveyor")),
+        _ = &mut health.thread => Err(NodeError::Ended("the health watch")),
         _ = publisher => Err(NodeError::Ended("the publisher")),
         error = serve_http(settings.http, readiness) => Err(error),
     };
     recovery.abort();
     events.abort();
+    small.abort();
     if let Stopped::StillRunning(calls) = server.stop(DRAIN).await {
         tracing::warn!(calls, "stopped while calls were under way; the next start resumes them");
     }
@@ -272,70 +290,28 @@ async fn keep_recovering(
     }
 }
 
+/// The pools to be published, for as long as there are both news and a publisher.
 fn desired(
-    survey: watch::Receiver<Option<Arc<Survey>>>,
-) -> watch::Receiver<Option<Arc<gpu_dra_slices::DesiredPool>>> {
+    mut told: watch::Receiver<Option<Arc<Told>>>,
+) -> watch::Receiver<Option<Arc<gpu_dra_slices::PackedPool>>> {
     let (sender, receiver) = watch::channel(None);
-    follow(survey, sender, |survey| Some(Arc::clone(&survey.pool)));
-    receiver
-}
-
-/// Every device that answers is healthy, but those whose MPS daemon doesn't serve.
-fn health(
-    survey: watch::Receiver<Option<Arc<Survey>>>,
-    mut troubles: watch::Receiver<Troubles>,
-) -> watch::Receiver<Arc<Vec<DeviceHealth>>> {
-    let (sender, receiver) = watch::channel(Arc::default());
-    let mut survey = survey;
     tokio::spawn(async move {
         loop {
-            let now = survey.borrow_and_update().clone();
-            let wrong = troubles.borrow_and_update().clone();
-            if let Some(now) = now {
-                sender.send_replace(Arc::new(healths(&now, &wrong)));
-            }
+            let pool = told.borrow_and_update().as_ref().map(|told| Arc::clone(&told.pool));
+            sender.send_if_modified(|now| {
+                let is_news = pool.is_some() && *now != pool;
+                if is_news {
+                    *now = pool;
+                }
+                is_news
+            });
             tokio::select! {
-                changed = survey.changed() => if changed.is_err() { return },
-                changed = troubles.changed() => if changed.is_err() { return },
+                changed = told.changed() => if changed.is_err() { return },
                 () = sender.closed() => return,
             }
         }
     });
     receiver
-}
-
-fn healths(survey: &Survey, troubles: &Troubles) -> Vec<DeviceHealth> {
-    let health = |device: &gpu_dra_model::DeviceName| {
-        let trouble = troubles.get(device);
-        DeviceHealth {
-            pool: survey.view.pool.clone(),
-            device: device.clone(),
-            state: if trouble.is_some() { HealthState::Unhealthy } else { HealthState::Healthy },
-            last_updated: SystemTime::now(),
-            message: trouble.cloned().unwrap_or_default(),
-        }
-    };
-    survey.view.devices.keys().map(health).collect()
-}
-
-/// Makes something of every survey, for as long as there are both surveys and readers.
-fn follow<T: Send + Sync + 'static>(
-    mut survey: watch::Receiver<Option<Arc<Survey>>>,
-    sender: watch::Sender<T>,
-    make: impl Fn(&Survey) -> T + Send + 'static,
-) {
-    tokio::spawn(async move {
-        loop {
-            let now = survey.borrow_and_update().clone();
-            if let Some(now) = now {
-                sender.send_replace(make(&now));
-            }
-            tokio::select! {
-                changed = survey.changed() => if changed.is_err() { return },
-                () = sender.closed() => return,
-            }
-        }
-    });
 }
 
 async fn serve_http(address: Option<std::net::SocketAddr>, readiness: Arc<Readiness>) -> NodeError {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use gpu_dra_claims::{Allocation, HeldDevice};
-use gpu_dra_executor::{ClaimLock, ExecuteError, Executor};
+use gpu_dra_executor::{ClaimLock, EffectError, ExecuteError, Executor};
 use gpu_dra_kubelet::{ClaimService, DeviceHealth, PreparedDevice};
 use gpu_dra_model::{BootId, ClaimRef, ClaimUid, DriverName};
 use tokio::sync::watch;
@@ -137,6 +137,7 @@ impl Inner {
         if let Some(trouble) = &survey.trouble {
             return Err(CallError::NoGpus(trouble.clone()));
         }
+        refuse_missing(&allocation, &survey)?;
         let inner = Arc::clone(self);
         let prepare = move || inner.executor.prepare(&lock, &allocation, &survey.view);
         let record = blocking(prepare).await??;
@@ -161,6 +162,16 @@ impl Inner {
         let uid = uid.clone();
         let lock = blocking(move || inner.executor.lock_claim(&uid, PATIENCE)).await?;
         Ok(lock.map_err(ExecuteError::from)?)
+    }
+}
+
+/// A GPU that doesn't answer stays published, so that it can be tainted, and can't be had.
+fn refuse_missing(allocation: &Allocation, survey: &Survey) -> Result<(), ExecuteError> {
+    let kinds = allocation.devices.iter().filter_map(|d| survey.view.devices.get(&d.device));
+    let mut gpus = kinds.map(gpu_dra_model::DeviceKind::gpu);
+    match gpus.find(|gpu| survey.missing.contains(gpu)) {
+        Some(gpu) => Err(EffectError::GpuGone(gpu.clone()).into()),
+        None => Ok(()),
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Settings {
     pub retry: Duration,
     /// What of the GPUs is published, and how those that can be partitioned are used.
     pub policy: Policy,
+    /// How often the GPUs are asked how they are.
+    pub health: Duration,
+    /// What is done about what is wrong with a GPU.
+    pub health_policy: gpu_dra_health::Policy,
     /// The MPS host's socket.
     pub mps_socket: PathBuf,
     /// The folder of the MPS daemons, the same path on the host, here and for the MPS host.

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gpu_dra_claims::{KnownStep, NodeView, Record};
+use gpu_dra_claims::{GpuFacts, KnownStep, NodeView, Record};
 use gpu_dra_executor::{Journal, JournalError};
 use gpu_dra_host::{FileError, Files};
 use gpu_dra_model::inventory::{ComputeCapability, Mig};
-use gpu_dra_model::{BootId, Inventory, PoolName};
+use gpu_dra_model::{BootId, Gpu, GpuUuid, Inventory, PoolName};
 use gpu_dra_nvml::{Gpus, OpenError};
-use gpu_dra_slices::{Built, DesiredPool, Names, Note, OwnInstance, Policy, build};
+use gpu_dra_slices::{Built, Names, Note, OwnInstance, PackedPool, Policy, build};
 use tokio::sync::watch;
 
 use crate::events::{Announcer, Severity};
+use crate::known_gpus::KnownGpus;
 
 /// What the node offers, seen at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,11 +27,13 @@ pub struct Survey {
     /// The GPUs.
     pub inventory: Inventory,
     /// What should be published.
-    pub pool: Arc<DesiredPool>,
+    pub pool: Arc<PackedPool>,
     /// What claims may use.
     pub view: NodeView,
     /// Why there is nothing, in words for people; None where NVML answers.
     pub trouble: Option<String>,
+    /// GPUs that don't answer any more and whose devices are offered as they were known last.
+    pub missing: BTreeSet<GpuUuid>,
 }
 
 /// Keeps the [`Survey`] up to date.
@@ -44,6 +47,7 @@ pub struct Surveyor {
     policy: Policy,
     journal: Arc<Journal>,
     announcer: Announcer,
+    known: KnownGpus,
     last: Option<Seen>,
     failures: u32,
 }
@@ -114,6 +118,7 @@ impl Surveyor {
                 }
             },
         };
+        let known = KnownGpus::open(files.as_ref(), &names_file, &boot_id)?;
         Ok(Self {
             gpus,
             files,
@@ -124,6 +129,7 @@ impl Surveyor {
             policy,
             journal,
             announcer,
+            known,
             last: None,
             failures: 0,
         })
@@ -145,7 +151,7 @@ impl Surveyor {
                 }
                 self.last = None;
                 let nothing = Seen { inventory: Inventory::default(), own: BTreeSet::new() };
-                Some(self.survey(nothing, Some(error.to_string())))
+                Some(self.survey(nothing, Some(error)))
             }
         }
     }
@@ -176,14 +182,21 @@ impl Surveyor {
         Ok(records.iter().flat_map(|record| own_instances(record)).collect())
     }
 
-    fn survey(&mut self, seen: Seen, trouble: Option<String>) -> Survey {
+    fn survey(&mut self, seen: Seen, trouble: Option<LookError>) -> Survey {
         let Seen { inventory, own } = seen;
+        // Without a driver nobody knows what is there; a driver without GPUs has lost them.
+        let (offered, missing) = match &trouble {
+            None | Some(LookError::Nvml(OpenError::NoGpus | OpenError::GpusUnused { .. })) => {
+                (self.complete(&inventory, &own), self.known.missing().clone())
+            }
+            Some(_) => (inventory.clone(), BTreeSet::new()),
+        };
         if self.names.assign(&inventory)
             && let Err(error) = self.save_names()
         {
             tracing::error!(%error, "device names not saved; they may change at the next start");
         }
-        let Built { pool, devices } = build(&inventory, &self.names, &self.policy, &own);
+        let Built { pool, devices } = build(&offered, &self.names, &self.policy, &own);
         for note in &pool.notes {
             if matches!(note, Note::ForeignInstance { .. }) {
                 self.announcer.announce(Severity::Warning, "ForeignGpuInstance", note.to_string());
@@ -191,15 +204,30 @@ impl Surveyor {
                 tracing::info!(%note, "published pool");
             }
         }
-        let old =
-            inventory.gpus.iter().filter(|gpu| gpu.compute_capability.is_some_and(|cc| cc < VOLTA));
+        let facts = |gpu: &Gpu| GpuFacts {
+            before_volta: gpu.compute_capability.is_some_and(|cc| cc < VOLTA),
+            memory_mib: gpu.memory_bytes.unwrap_or(0) >> 20,
+        };
         let view = NodeView {
             pool: self.pool.clone(),
             devices,
-            before_volta: old.map(|gpu| gpu.uuid.clone()).collect(),
+            gpus: offered.gpus.iter().map(|gpu| (gpu.uuid.clone(), facts(gpu))).collect(),
             boot_id: self.boot_id.clone(),
         };
-        Survey { inventory, pool: Arc::new(pool), view, trouble }
+        let trouble = trouble.map(|error| error.to_string());
+        Survey { inventory, pool: Arc::new(PackedPool::new(&pool)), view, trouble, missing }
+    }
+
+    /// The inventory with the GPUs that don't answer any more.
+    fn complete(&mut self, inventory: &Inventory, own: &BTreeSet<OwnInstance>) -> Inventory {
+        let (complete, changed) = self.known.complete(inventory, own);
+        if changed
+            && let Err(error) =
+                self.known.save(self.files.as_ref(), &self.names_file, &self.boot_id)
+        {
+            tracing::error!(%error, "missing GPUs not saved; the next start may forget them");
+        }
+        complete
     }
 
     fn save_names(&self) -> Result<(), Box<dyn std::error::Error>> {

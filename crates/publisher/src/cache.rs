@@ -1,9 +1,10 @@
 //! Our own slices as the API server last showed them, by the watch or in the answer to a
 //! write. Answers count at once: a watch event that is older than them must not make us
-//! create a slice twice. Nothing else of the cluster is kept.
+//! create a slice twice. Nothing else of the cluster is kept, and slices are kept packed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpu_dra_slices::{PackError, Packed, PoolRef};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::runtime::watcher::Event;
 
@@ -20,12 +21,25 @@ pub(crate) enum Seen {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    slices: BTreeMap<String, ResourceSlice>,
+    /// By name.
+    slices: BTreeMap<String, Kept>,
     /// UIDs of slices that we deleted and whose last event hasn't come yet.
     deleted: BTreeSet<String>,
     /// The list that is coming in; while there is one, `slices` may be out of date.
-    listing: Option<BTreeMap<String, ResourceSlice>>,
+    listing: Option<BTreeMap<String, Kept>>,
     synced: bool,
+}
+
+/// What is asked for often, and the slice.
+#[derive(Debug)]
+struct Kept {
+    uid: Option<String>,
+    /// Resource versions of one resource type can be compared as numbers (KEP-5504; true of
+    /// every server with etcd before). One that is no number counts as older than any.
+    version: Option<u128>,
+    pool: String,
+    generation: i64,
+    slice: Packed<ResourceSlice>,
 }
 
 impl Cache {
@@ -41,8 +55,15 @@ impl Cache {
         self.listing = None;
     }
 
-    pub(crate) fn slices(&self) -> impl Iterator<Item = &ResourceSlice> {
-        self.slices.values()
+    /// All slices, unpacked.
+    pub(crate) fn slices(&self) -> Result<Vec<ResourceSlice>, PackError> {
+        self.slices.values().map(|kept| kept.slice.unpack()).collect()
+    }
+
+    /// The highest generation of the pool.
+    pub(crate) fn generation(&self, pool: &PoolRef) -> Option<i64> {
+        let ours = self.slices.values().filter(|kept| kept.pool == pool.pool.as_str());
+        ours.map(|kept| kept.generation).max()
     }
 
     /// Takes in an event of the watch.
@@ -53,7 +74,7 @@ impl Cache {
                 Seen::Nothing
             }
             Event::InitApply(slice) => {
-                if let (Some(listing), Some((name, slice))) = (&mut self.listing, named(slice)) {
+                if let (Some(listing), Some((name, slice))) = (&mut self.listing, kept(slice)) {
                     listing.insert(name, slice);
                 }
                 Seen::Nothing
@@ -66,20 +87,20 @@ impl Cache {
 
     /// Takes in the server's answer to a create or an update.
     pub(crate) fn wrote(&mut self, slice: ResourceSlice) {
-        if let Some((name, slice)) = named(slice) {
+        if let Some((name, slice)) = kept(slice) {
             self.slices.insert(name, slice);
         }
     }
 
     /// We deleted this slice.
     pub(crate) fn removed(&mut self, name: &str) {
-        let uid = self.slices.remove(name).and_then(|slice| slice.metadata.uid);
+        let uid = self.slices.remove(name).and_then(|kept| kept.uid);
         self.deleted.extend(uid);
     }
 
     fn finish_list(&mut self) -> Seen {
         let Some(listed) = self.listing.take() else { return Seen::Nothing };
-        let gone = self.slices.values().any(|old| !listed.values().any(|new| same(old, new)));
+        let gone = self.slices.values().any(|old| !listed.values().any(|new| old.uid == new.uid));
         self.slices = listed;
         self.deleted.clear();
         self.synced = true;
@@ -87,12 +108,12 @@ impl Cache {
     }
 
     fn apply(&mut self, slice: ResourceSlice) -> Seen {
-        if slice.metadata.uid.as_ref().is_some_and(|uid| self.deleted.contains(uid)) {
+        let Some((name, slice)) = kept(slice) else { return Seen::Nothing };
+        if slice.uid.as_ref().is_some_and(|uid| self.deleted.contains(uid)) {
             return Seen::Nothing;
         }
-        let Some((name, slice)) = named(slice) else { return Seen::Nothing };
         let known = self.slices.get(&name);
-        if known.is_some_and(|known| same(known, &slice) && version(known) >= version(&slice)) {
+        if known.is_some_and(|known| known.uid == slice.uid && known.version >= slice.version) {
             return Seen::Nothing;
         }
         self.slices.insert(name, slice);
@@ -105,7 +126,7 @@ impl Cache {
         }
         let name = slice.metadata.name.as_deref().unwrap_or_default();
         match self.slices.get(name) {
-            Some(known) if same(known, slice) => {
+            Some(known) if known.uid == slice.metadata.uid => {
                 self.slices.remove(name);
                 Seen::Removed
             }
@@ -115,17 +136,15 @@ impl Cache {
 }
 
 /// `managedFields` are as large as the slice itself and of no use to us.
-fn named(mut slice: ResourceSlice) -> Option<(String, ResourceSlice)> {
+fn kept(mut slice: ResourceSlice) -> Option<(String, Kept)> {
     slice.metadata.managed_fields = None;
-    slice.metadata.name.clone().map(|name| (name, slice))
-}
-
-fn same(a: &ResourceSlice, b: &ResourceSlice) -> bool {
-    a.metadata.uid == b.metadata.uid
-}
-
-/// Resource versions of one resource type can be compared as numbers (KEP-5504; true of
-/// every server with etcd before). One that is no number counts as older than any.
-fn version(slice: &ResourceSlice) -> Option<u128> {
-    slice.metadata.resource_version.as_deref()?.parse().ok()
+    let name = slice.metadata.name.clone()?;
+    let kept = Kept {
+        uid: slice.metadata.uid.clone(),
+        version: slice.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()),
+        pool: slice.spec.pool.name.clone(),
+        generation: slice.spec.pool.generation,
+        slice: Packed::new(&slice),
+    };
+    Some((name, kept))
 }

@@ -19,9 +19,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// The pool to aim at.
-    pub(crate) fn apply(&self, pool: &DesiredPool) -> DesiredPool {
-        let mut pool =
-            self.missing.iter().fold(pool.clone(), |pool, feature| pool.without(*feature));
+    pub(crate) fn apply(&self, pool: DesiredPool) -> DesiredPool {
+        let mut pool = self.missing.iter().fold(pool, |pool, feature| pool.without(*feature));
         for content in &mut pool.slices {
             if let Some((_, stored)) = self.stored.iter().find(|(sent, _)| sent == content) {
                 content.clone_from(stored);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gpu_dra_slices::PackError;
 use kube::core::Status;
 
 /// A request that failed, or that was not sent because it would have.
@@ -86,6 +87,9 @@ pub enum PublishError {
         /// The rule that it breaks.
         rule: &'static str,
     },
+    /// What we keep of our slices can't be read back.
+    #[error(transparent)]
+    Kept(#[from] PackError),
     /// 429.
     #[error("{verb} {object}: the API server asks to wait; trying again")]
     Throttled {
@@ -184,7 +188,7 @@ impl PublishError {
             | Self::NoSuchNode { .. }
             | Self::NotServed { .. }
             | Self::Refused { .. } => Retry::Rarely,
-            Self::Invalid { .. } => Retry::OnChange,
+            Self::Invalid { .. } | Self::Kept(_) => Retry::OnChange,
         }
     }
 
@@ -210,6 +214,7 @@ impl PublishError {
             | Self::NotServed { .. }
             | Self::Refused { .. }
             | Self::Invalid { .. }
+            | Self::Kept(_)
             | Self::Throttled { .. } => false,
         }
     }

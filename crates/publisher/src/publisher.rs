@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu_dra_slices::{DesiredPool, Owner, PoolRef, plan_writes, validate_pool};
+use gpu_dra_slices::{DesiredPool, Owner, PackedPool, PoolRef, Write, plan_writes, validate_pool};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client};
@@ -37,9 +37,9 @@ const DEBOUNCE: Duration = Duration::from_millis(5);
 pub struct Publisher {
     api: Api<ResourceSlice>,
     pool: PoolRef,
-    desired: watch::Receiver<Option<Arc<DesiredPool>>>,
+    desired: watch::Receiver<Option<Arc<PackedPool>>>,
     status: watch::Sender<PublishStatus>,
-    wanted: Option<Arc<DesiredPool>>,
+    wanted: Option<Arc<PackedPool>>,
     cache: Cache,
     owner: OwnerLookup,
     limits: Limits,
@@ -54,6 +54,19 @@ pub struct Publisher {
     pace: Pace,
 }
 
+/// How much a pool is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    devices: usize,
+    slices: usize,
+}
+
+impl Size {
+    fn of(pool: &DesiredPool) -> Self {
+        Self { devices: pool.devices().count(), slices: pool.slices.len() }
+    }
+}
+
 impl Publisher {
     /// A publisher that does nothing until [`run`](Self::run). While the desired pool is
     /// `None` it gets ready, but writes nothing.
@@ -64,7 +77,7 @@ impl Publisher {
     pub fn new(
         client: Client,
         pool: PoolRef,
-        desired: watch::Receiver<Option<Arc<DesiredPool>>>,
+        desired: watch::Receiver<Option<Arc<PackedPool>>>,
     ) -> (Self, watch::Receiver<PublishStatus>) {
         let (status, receiver) = watch::channel(PublishStatus::default());
         let publisher = Self {
@@ -184,11 +197,11 @@ impl Publisher {
             return Ok(());
         };
         match self.write_all(&wanted, &owner).await {
-            Ok(pool) => {
+            Ok(size) => {
                 self.soon.reset();
                 self.rarely.reset();
                 self.not_before = None;
-                self.succeeded(&pool);
+                self.succeeded(size);
                 Ok(())
             }
             Err(error) => {
@@ -207,21 +220,18 @@ impl Publisher {
         }
     }
 
-    /// All writes that are needed. Gives the pool that the server holds now. Each round
-    /// but the last finds a feature missing, so there are few.
+    /// All writes that are needed. Gives the size of the pool that the server holds now. Each
+    /// round but the last finds a feature missing, so there are few.
     async fn write_all(
         &mut self,
-        wanted: &DesiredPool,
+        wanted: &PackedPool,
         owner: &Owner,
-    ) -> Result<DesiredPool, PublishError> {
+    ) -> Result<Size, PublishError> {
         loop {
-            let pool = self.limits.apply(wanted);
-            let writes = plan_writes(self.cache.slices(), &pool, &self.pool, owner);
+            let (size, writes) = self.plan(wanted, owner)?;
             if writes.is_empty() {
-                return Ok(pool);
+                return Ok(size);
             }
-            self.status.send_modify(|status| status.in_sync = false);
-            writer::first("pool", validate_pool(&pool))?;
             writes.iter().try_for_each(writer::check)?;
             if std::mem::take(&mut self.is_repair) {
                 self.pace.repaired(Instant::now());
@@ -236,9 +246,20 @@ impl Publisher {
                 }
             }
             if !lacks {
-                return Ok(self.limits.apply(wanted));
+                return Ok(Size::of(&self.limits.apply(wanted.unpack()?)));
             }
         }
+    }
+
+    /// What to write. The pools are unpacked in here alone, not while the server is waited for.
+    fn plan(&self, wanted: &PackedPool, owner: &Owner) -> Result<(Size, Vec<Write>), PublishError> {
+        let pool = self.limits.apply(wanted.unpack()?);
+        let writes = plan_writes(&self.cache.slices()?, &pool, &self.pool, owner);
+        if !writes.is_empty() {
+            self.status.send_modify(|status| status.in_sync = false);
+            writer::first("pool", validate_pool(&pool))?;
+        }
+        Ok((Size::of(&pool), writes))
     }
 
     /// True if the rest of the plan would be unsafe on this server.
@@ -256,15 +277,14 @@ impl Publisher {
         }
     }
 
-    fn succeeded(&mut self, pool: &DesiredPool) {
+    fn succeeded(&mut self, size: Size) {
         self.is_repair = false;
-        let ours = self.cache.slices().filter(|s| s.spec.pool.name == self.pool.pool.as_str());
-        let generation = ours.map(|slice| slice.spec.pool.generation).max();
+        let generation = self.cache.generation(&self.pool);
         let status = PublishStatus {
             published_generation: generation,
             in_sync: true,
-            devices: pool.devices().count(),
-            slices: pool.slices.len(),
+            devices: size.devices,
+            slices: size.slices,
             last_error: None,
             dropped_fields: self.limits.dropped(),
             missing_features: self.limits.missing(),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_dra_model::inventory::{BrokenGpu, Mig};
-use gpu_dra_model::{DeviceKind, DeviceName, Gpu, GpuUuid, Inventory, Partition, Quantity};
+use gpu_dra_model::{DeviceKind, DeviceName, Gpu, GpuUuid, Inventory, Partition, Quantity, Shares};
 use k8s_openapi::api::resource::v1::{CounterSet, Device, DeviceCapacity, DeviceTaint};
 use k8s_openapi::apimachinery::pkg::api::resource as api;
 
@@ -19,6 +19,7 @@ use crate::mig::{Parent, Published, instances};
 use crate::names::Names;
 use crate::note::{LeftOut, Note};
 use crate::pool::DesiredPool;
+use crate::shares;
 
 /// The taint of devices that are for monitoring alone.
 const MONITORING: &str = "gpu.nvidia.com/monitoring";
@@ -32,6 +33,24 @@ pub struct Policy {
     pub mig: MigPolicy,
     /// The same for single GPUs, which goes first.
     pub mig_by_gpu: BTreeMap<GpuUuid, MigPolicy>,
+    /// Whether whole GPUs are given out in shares; such a GPU isn't partitioned.
+    pub shares: Shares,
+    /// The same for single GPUs, which goes first.
+    pub shares_by_gpu: BTreeMap<GpuUuid, Shares>,
+}
+
+impl Policy {
+    /// What is done with this GPU.
+    fn of(&self, gpu: &Gpu) -> (MigPolicy, Shares) {
+        let mig = self.mig_by_gpu.get(&gpu.uuid).copied().unwrap_or(self.mig);
+        let shares = self.shares_by_gpu.get(&gpu.uuid).copied().unwrap_or(self.shares);
+        match shares {
+            Shares::Off => (mig, Shares::Off),
+            // The scheduler counts counters of shared devices wrongly before 1.36.2
+            // (kubernetes#139034), and one GPU is either cut or shared.
+            shares => (MigPolicy::Off, shares),
+        }
+    }
 }
 
 /// What is done with a GPU that can be partitioned.
@@ -81,9 +100,9 @@ pub fn build(
     for (name, gpu) in named(inventory, names, policy, &mut notes) {
         let attributes = attributes::of_whole_gpu(gpu, &inventory.driver, &mut notes);
         let parent = Parent { gpu, name: &name, attributes: &attributes };
-        let mig = policy.mig_by_gpu.get(&gpu.uuid).copied().unwrap_or(policy.mig);
+        let (mig, shares) = policy.of(gpu);
         let own = own.iter().filter(|own| own.gpu == gpu.uuid).map(|own| own.partition).collect();
-        parts.add(parent, layout(gpu, mig, &own), &mut notes);
+        parts.add(parent, layout(gpu, mig, &own), shares, &mut notes);
     }
     parts.finish(notes)
 }
@@ -143,7 +162,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn add(&mut self, parent: Parent<'_>, layout: Layout<'_>, notes: &mut Vec<Note>) {
+    fn add(
+        &mut self,
+        parent: Parent<'_>,
+        layout: Layout<'_>,
+        shares: Shares,
+        notes: &mut Vec<Note>,
+    ) {
         let (gpu, name) = (parent.gpu, parent.name);
         if let Mig::Supported { current, pending, .. } = &gpu.mig
             && current != pending
@@ -152,7 +177,9 @@ impl Parts {
             notes.push(Note::ResetDue { gpu, address, pending: *pending });
         }
         match layout {
-            Layout::Whole => self.whole.push(whole_gpu(parent, false)),
+            Layout::Whole => {
+                self.whole.push(shares::offered(whole_gpu(parent, false), gpu, shares, notes))
+            }
             Layout::Nothing(why) => {
                 let gpu = gpu.pci_bus_id.to_string();
                 notes.push(Note::GpuLeftOut { gpu, name: Some(name.clone()), why });
@@ -225,7 +252,8 @@ fn whole_gpu(parent: Parent<'_>, mig_may_be_on: bool) -> Published {
         capacity: memory,
         ..Device::default()
     };
-    let kind = DeviceKind::Gpu { gpu: parent.gpu.uuid.clone(), mig_may_be_on };
+    let (gpu, shares) = (parent.gpu.uuid.clone(), Shares::Off);
+    let kind = DeviceKind::Gpu { gpu, mig_may_be_on, shares };
     Published { name: parent.name.clone(), device, kind }
 }
 

@@ -66,6 +66,13 @@ pub enum Note {
         /// The GPU instance.
         instance: GpuInstanceId,
     },
+    /// A GPU is not given out in shares, though the policy says so.
+    NoShares {
+        /// The GPU.
+        gpu: DeviceName,
+        /// Why.
+        why: &'static str,
+    },
     /// The API server doesn't keep a field that these devices can't do without.
     Degraded {
         /// What the server lacks.
@@ -142,6 +149,9 @@ impl fmt::Display for Note {
                     "GPU instance {instance} of {gpu} was made by no claim, so what overlaps it is \
                      tainted; destroy it, or set the GPU's MIG policy to static"
                 )
+            }
+            Self::NoShares { gpu, why } => {
+                write!(f, "{gpu} is offered whole, not in shares: {why}")
             }
             Self::Degraded { feature, devices } if devices.is_empty() => {
                 write!(f, "the API server drops {feature}; devices are published without it")

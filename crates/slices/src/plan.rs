@@ -84,11 +84,10 @@ pub fn plan_writes<'a>(
     let generation = match highest {
         None => 1,
         Some(highest) => {
-            let specs = desired_specs(desired, pool, highest);
-            let as_desired = |slice: &ResourceSlice, at: usize| {
-                specs.get(at).is_some_and(|spec| is_as_desired(slice, spec, owner))
+            let as_desired = |slice: &ResourceSlice, content: &SliceContent| {
+                is_as_desired(slice, &spec(content, desired, pool, highest), owner)
             };
-            if may_stay(highest, &matched, &superfluous, as_desired) {
+            if may_stay(highest, desired, &matched, &superfluous, as_desired) {
                 highest
             } else {
                 highest.saturating_add(1)
@@ -96,9 +95,8 @@ pub fn plan_writes<'a>(
         }
     };
     let mut creates = Vec::new();
-    for (index, (spec, slice)) in
-        desired_specs(desired, pool, generation).into_iter().zip(matched).enumerate()
-    {
+    for (index, (content, slice)) in desired.slices.iter().zip(matched).enumerate() {
+        let spec = spec(content, desired, pool, generation);
         match slice {
             Some(slice) if is_as_desired(slice, &spec, owner) => {}
             Some(slice) => writes.push(update(slice, spec, owner, pool)),
@@ -113,18 +111,21 @@ pub fn plan_writes<'a>(
 /// Whether the writes can be made within this generation, the highest there is.
 fn may_stay(
     highest: i64,
+    desired: &DesiredPool,
     matched: &[Option<&ResourceSlice>],
     superfluous: &[&ResourceSlice],
-    as_desired: impl Fn(&ResourceSlice, usize) -> bool,
+    as_desired: impl Fn(&ResourceSlice, &SliceContent) -> bool,
 ) -> bool {
     let is_current = |slice: &ResourceSlice| slice.spec.pool.generation == highest;
     if superfluous.iter().any(|slice| is_current(slice)) {
         return false;
     }
     let (mut changed, mut missing) = (0_usize, 0_usize);
-    for (at, slice) in matched.iter().enumerate() {
+    for (content, slice) in desired.slices.iter().zip(matched) {
         match slice {
-            Some(slice) if is_current(slice) => changed += usize::from(!as_desired(slice, at)),
+            Some(slice) if is_current(slice) => {
+                changed += usize::from(!as_desired(slice, content));
+            }
             _ => missing += 1,
         }
     }
@@ -164,28 +165,30 @@ fn match_by_index<'a>(
     ((0..desired.slices.len()).map(|index| kept.get(&index).copied()).collect(), superfluous)
 }
 
-fn desired_specs(desired: &DesiredPool, pool: &PoolRef, generation: i64) -> Vec<ResourceSliceSpec> {
-    // At most a few slices; a count beyond i64 can't exist in memory.
-    let count = i64::try_from(desired.slices.len()).unwrap_or(i64::MAX);
-    let spec = |content: &SliceContent| {
-        let (devices, shared_counters) = match content.clone() {
-            SliceContent::Devices(devices) => (Some(devices), None),
-            SliceContent::Counters(sets) => (None, Some(sets)),
-        };
-        ResourceSliceSpec {
-            driver: pool.driver.to_string(),
-            node_name: Some(pool.node.to_string()),
-            pool: ResourcePool {
-                name: pool.pool.to_string(),
-                generation,
-                resource_slice_count: count,
-            },
-            devices,
-            shared_counters,
-            ..ResourceSliceSpec::default()
-        }
+/// The spec of one slice. A pool has hundreds of devices, so no more than one is made at once.
+fn spec(
+    content: &SliceContent,
+    desired: &DesiredPool,
+    pool: &PoolRef,
+    generation: i64,
+) -> ResourceSliceSpec {
+    let (devices, shared_counters) = match content.clone() {
+        SliceContent::Devices(devices) => (Some(devices), None),
+        SliceContent::Counters(sets) => (None, Some(sets)),
     };
-    desired.slices.iter().map(spec).collect()
+    ResourceSliceSpec {
+        driver: pool.driver.to_string(),
+        node_name: Some(pool.node.to_string()),
+        pool: ResourcePool {
+            name: pool.pool.to_string(),
+            generation,
+            // At most a few slices; a count beyond i64 can't exist in memory.
+            resource_slice_count: i64::try_from(desired.slices.len()).unwrap_or(i64::MAX),
+        },
+        devices,
+        shared_counters,
+        ..ResourceSliceSpec::default()
+    }
 }
 
 /// Equal in meaning: what the server fills in by itself doesn't count.

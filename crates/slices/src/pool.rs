@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::resource::v1::{CounterSet, Device, ResourceSlice};
+use serde::{Deserialize, Serialize};
 
 use crate::attributes::PARTITIONABLE;
 use crate::note::Note;
@@ -18,7 +19,7 @@ pub(crate) const DEVICES_PER_SLICE: usize = 64;
 pub(crate) const COUNTER_SETS_PER_SLICE: usize = 8;
 
 /// What one slice holds: from Kubernetes 1.35 on either devices or counters, never both.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SliceContent {
     /// At most 64 devices, in the order in which the scheduler prefers them.
     Devices(Vec<Device>),

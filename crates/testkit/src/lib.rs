@@ -11,6 +11,7 @@ use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult,
     DeviceRequestAllocationResult, OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimStatus,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::Value;
@@ -91,7 +92,26 @@ impl ClaimBuilder {
     /// Was given the share `id` of `device`.
     #[must_use]
     pub fn shares(self, request: &str, device: &str, id: &str) -> Self {
-        self.result(request, device, |result| result.share_id = Some(id.to_owned()))
+        self.gets_share(request, device, id, &[])
+    }
+
+    /// Was given the share `id` of `device`, with so much of its capacities.
+    #[must_use]
+    pub fn gets_share(
+        self,
+        request: &str,
+        device: &str,
+        id: &str,
+        consumed: &[(&str, &str)],
+    ) -> Self {
+        let consumed = consumed
+            .iter()
+            .map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())))
+            .collect();
+        self.result(request, device, |result| {
+            result.share_id = Some(id.to_owned());
+            result.consumed_capacity = Some(consumed);
+        })
     }
 
     /// Was given a device of another driver too.

@@ -1,13 +1,15 @@
 //! From a claim object to a plan, or to the refusal that its owner reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gpu_dra_claims::record::{KnownStep, Step};
-use gpu_dra_claims::{Allocation, HeldPart, NodeView, Phase, Record, Refusal, check, plan};
+use gpu_dra_claims::{
+    Allocation, GpuFacts, HeldPart, HeldShare, NodeView, Phase, Record, Refusal, check, plan,
+};
 use gpu_dra_model::config::Interval;
 use gpu_dra_model::{
     BootId, CdiDeviceId, ComputeInstanceId, ComputeMode, DeviceKind, DeviceName, GpuInstanceId,
-    MigDevice, MigUuid, Partition, Placement, PoolName,
+    MigDevice, MigUuid, Partition, Placement, PoolName, Shares,
 };
 use gpu_dra_testkit::{ClaimBuilder, POOL, claim, claim_uid, driver, gpu_uuid, time_slicing};
 use serde_json::json;
@@ -16,7 +18,10 @@ use serde_json::json;
 pub(crate) fn node() -> NodeView {
     let named = |name: &str, kind| (DeviceName::new(name).unwrap(), kind);
     let whole = |n, mig_may_be_on| {
-        named(&format!("gpu-{n}"), DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on })
+        named(
+            &format!("gpu-{n}"),
+            DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on, shares: Shares::Off },
+        )
     };
     let part = |name: &str, profile_id, start, size| {
         let partition = Partition { profile_id, placement: Placement { start, size } };
@@ -39,6 +44,10 @@ pub(crate) fn node() -> NodeView {
             whole(1, false),
             whole(2, false),
             whole(3, true),
+            named(
+                "gpu-5",
+                DeviceKind::Gpu { gpu: gpu_uuid(5), mig_may_be_on: false, shares: Shares::Mps },
+            ),
             named("gpu-3-monitor", DeviceKind::Monitor { gpu: gpu_uuid(3) }),
             part("gpu-3-mig-1g10gb-19-6", 19, 6, 1),
             part("gpu-3-mig-1g10gb-19-4", 19, 4, 1),
@@ -48,7 +57,10 @@ pub(crate) fn node() -> NodeView {
             fixed("gpu-4-mig-1c3g40gb-9-0-1", 2, 0, 1),
             fixed("gpu-4-mig-3g40gb-9-4", 1, 4, 0),
         ]),
-        before_volta: BTreeSet::from([gpu_uuid(2)]),
+        gpus: BTreeMap::from([
+            (gpu_uuid(2), GpuFacts { before_volta: true, memory_mib: 16_000 }),
+            (gpu_uuid(5), GpuFacts { before_volta: false, memory_mib: 24_000 }),
+        ]),
         boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
     }
 }
@@ -173,16 +185,16 @@ fn a_held_device_is_refused_with_its_holders_name() {
 
 #[test]
 fn two_shares_of_a_device_are_no_double_use_and_one_share_twice_is() {
-    let share = |n, id| claim("share").uid(n).shares("gpu", "gpu-0", id);
-    let held = prepared(&share(2, "share-a"));
-    planned(&share(3, "share-b"), std::slice::from_ref(&held)).unwrap();
-    planned(&share(3, "share-a"), std::slice::from_ref(&held)).unwrap_err();
-    planned(&claim("whole").uid(4).gets("gpu", "gpu-0"), &[held]).unwrap_err();
-    let both = claim("both").shares("a", "gpu-0", "share-a").shares("b", "gpu-0", "share-b");
-    assert_eq!(
-        Allocation::of(&both.object(), &both.reference(), &driver()).unwrap().devices.len(),
-        2
-    );
+    let share = |n: u32, id: &str| {
+        let claim = claim("share").uid(n);
+        claim.gets_share("gpu", "gpu-5", id, &[("memory", "4Gi")])
+    };
+    let (id, other) =
+        ("5b0e1e3e-8b5d-4a8e-9e53-0c7f5f1a2b3c", "5b0e1e3e-8b5d-4a8e-9e53-0c7f5f1a2b3d");
+    let held = prepared(&share(2, id));
+    planned(&share(1, other), std::slice::from_ref(&held)).unwrap();
+    let refusal = planned(&share(1, id), &[held]).unwrap_err();
+    assert!(matches!(refusal, Refusal::InUse { .. }), "{refusal}");
 }
 
 #[test]
@@ -381,9 +393,8 @@ fn mps_takes_a_daemon_and_the_compute_mode_of_whole_gpus() {
     assert_eq!(kinds, ["partition", "mode", "mode", "daemon", "daemon"]);
     let uid = claim.reference().uid;
     assert_eq!(daemons(&record), [(format!("{uid}-0"), 2), (format!("{uid}-1"), 1)]);
-    let device = |name: &str| DeviceName::new(name).unwrap();
-    assert_eq!(record.mps_daemon(&device("gpu-1")), Some(format!("{uid}-0").as_str()));
-    assert_eq!(record.mps_daemon(&device("gpu-2")), None);
+    let of = |index: usize| record.mps_daemon(&record.devices[index]);
+    assert_eq!([of(0), of(1), of(2)], [0, 0, 1].map(|n| Some(format!("{uid}-{n}"))));
 }
 
 #[test]
@@ -428,4 +439,57 @@ fn an_observer_of_an_mps_gpu_runs_no_daemon() {
     let claim = claim("watch").watches("gpu", "gpu-0");
     let record = planned(&claim.with_config(&[], mps("GpuConfig", json!({}))), &[]).unwrap();
     assert!(record.steps.is_empty());
+}
+
+#[test]
+fn shares_of_a_gpu_are_served_by_one_daemon_and_never_more_than_it_has() {
+    let share = |n: u32, memory: &str, percent: &str| {
+        let consumed = [("memory", memory), ("computePercent", percent)];
+        claim(&format!("share-{n}")).uid(n).gets_share(
+            "gpu",
+            "gpu-5",
+            &format!("{n:08}-0000-4000-8000-000000000000"),
+            &consumed,
+        )
+    };
+    let first = prepared(&share(1, "10Gi", "0"));
+    let gpu = gpu_uuid(5);
+    assert_eq!(known(&first), [&KnownStep::ShareDaemon { gpu, before: ComputeMode::Default }]);
+    assert_eq!(
+        first.devices[0].share,
+        Some(HeldShare { memory_mib: 10_240, compute_percent: None })
+    );
+    assert_eq!(first.mps_daemon(&first.devices[0]).unwrap(), gpu_uuid(5).as_str().to_lowercase());
+
+    let second = prepared(&share(2, "12Gi", "60"));
+    assert_eq!(second.devices[0].share.unwrap().compute_percent, Some(60));
+    planned(&share(2, "12Gi", "60"), &[first.clone()]).unwrap();
+    let held = [first, second];
+    let over = planned(&share(3, "2Gi", "0"), &held).unwrap_err().to_string();
+    assert!(over.contains("24576 of 24000 MiB"), "{over}");
+    let over = planned(&share(3, "1Gi", "50"), &held).unwrap_err().to_string();
+    assert!(over.contains("110 percent"), "{over}");
+    planned(&share(3, "1Gi", "40"), &held).unwrap();
+    // Who asks for no share has all of it, and so nobody else beside.
+    let whole = share(4, "24000Mi", "0");
+    let refused = planned(&whole, &held).unwrap_err();
+    assert!(matches!(refused, Refusal::InUse { .. }), "{refused}");
+    let alone = planned(&whole, &[]).unwrap();
+    assert!(alone.steps.is_empty() && alone.devices[0].share.is_none());
+    let refused = planned(&share(5, "1Gi", "0"), &[prepared(&whole)]).unwrap_err();
+    assert!(matches!(refused, Refusal::InUse { .. }), "{refused}");
+}
+
+#[test]
+fn shares_are_refused_where_they_make_no_sense() {
+    let consumed = [("memory", "1Gi")];
+    let id = "00000001-0000-4000-8000-000000000000";
+    let share = |device: &str| claim("s").gets_share("gpu", device, id, &consumed);
+    let refused = planned(&share("gpu-5").with_config(&[], time_slicing("Long")), &[]);
+    assert!(matches!(refused, Err(Refusal::ConfigOnShare { .. })), "{refused:?}");
+    // The node's policy changed since: gpu-2 is given out whole.
+    let refused = planned(&share("gpu-2"), &[]).unwrap_err().to_string();
+    assert!(refused.contains("doesn't give out in shares now"), "{refused}");
+    let config = json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"});
+    planned(&share("gpu-5").with_config(&[], config), &[]).unwrap();
 }

@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn what_is_no_certificate_is_left_out() {
-        for junk in [&b"\xff\xfe"[..], b"-----BEGIN CERTIFICATE-----\nhalf", b"text", END.as_bytes()]
+        for junk in
+            [&b"\xff\xfe"[..], b"-----BEGIN CERTIFICATE-----\nhalf", b"text", END.as_bytes()]
         {
             assert_eq!(with(junk, &pem(1)), Some(pem(1).into_bytes()));
         }

@@ -40,8 +40,8 @@ struct Kind {
 /// # Errors
 /// When the body is no review.
 pub fn review(body: &[u8], driver: &DriverName) -> Result<Value, NoReview> {
-    let Review { request } = serde_json::from_slice(body)
-        .map_err(|error| NoReview { reason: error.to_string() })?;
+    let Review { request } =
+        serde_json::from_slice(body).map_err(|error| NoReview { reason: error.to_string() })?;
     let problems = problems(&request.kind.kind, &request.object, driver);
     let mut response = json!({"uid": request.uid, "allowed": problems.is_empty()});
     if !problems.is_empty() {
@@ -117,8 +117,14 @@ mod tests {
             let devices = json!({"spec": {"devices": {"config": configs}}});
             let answer = ask("ResourceClaim", &devices);
             assert_eq!(answer["response"], json!({"uid": "u-1", "allowed": true}), "{devices}");
-            assert_eq!(ask("ResourceClaimTemplate", &json!({"spec": devices}))["response"]["allowed"], true);
-            assert_eq!(ask("DeviceClass", &json!({"spec": {"config": configs}}))["response"]["allowed"], true);
+            assert_eq!(
+                ask("ResourceClaimTemplate", &json!({"spec": devices}))["response"]["allowed"],
+                true
+            );
+            assert_eq!(
+                ask("DeviceClass", &json!({"spec": {"config": configs}}))["response"]["allowed"],
+                true
+            );
         }
     }
 
@@ -131,7 +137,11 @@ mod tests {
         let words = config::decode(parameters).unwrap_err().to_string();
         for (kind, object, path) in [
             ("ResourceClaim", json!({"spec": devices}), "spec.devices.config[1]"),
-            ("ResourceClaimTemplate", json!({"spec": {"spec": devices}}), "spec.spec.devices.config[1]"),
+            (
+                "ResourceClaimTemplate",
+                json!({"spec": {"spec": devices}}),
+                "spec.spec.devices.config[1]",
+            ),
             ("DeviceClass", json!({"spec": devices["devices"]}), "spec.config[1]"),
         ] {
             let response = ask(kind, &object)["response"].clone();

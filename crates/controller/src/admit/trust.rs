@@ -147,7 +147,10 @@ impl Trust {
             Event::InitDone => {
                 if self.seen.is_none() {
                     let name = &self.webhook.configuration;
-                    info!(name, "no such ValidatingWebhookConfiguration: configs are only checked on nodes");
+                    info!(
+                        name,
+                        "no such ValidatingWebhookConfiguration: configs are only checked on nodes"
+                    );
                     self.is_ready.send_replace(true);
                 }
                 false
@@ -163,7 +166,10 @@ impl Trust {
         for hook in hooks {
             let known = hook.client_config.ca_bundle.clone().unwrap_or_default();
             let with_own = bundle::with(&known.0, &self.certificate.pem);
-            wanted.push((hook.name.clone(), with_own.map_or((known, false), |b| (ByteString(b), true))));
+            wanted.push((
+                hook.name.clone(),
+                with_own.map_or((known, false), |b| (ByteString(b), true)),
+            ));
         }
         if wanted.iter().any(|(_, (_, is_new))| *is_new) {
             let hooks: Vec<_> = wanted

@@ -65,11 +65,11 @@ pub fn compile(class: &GpuClass, driver: &DriverName) -> Result<Compiled, Vec<Pr
         .map_err(|error| vec![Problem::new("spec", error.to_string())])?;
     let class = DeviceClass {
         metadata: metadata(class),
-        spec: DeviceClassSpec {
+        spec: Some(DeviceClassSpec {
             selectors: Some(selectors(selector.text())),
             config: config.map(|config| vec![config]),
             extended_resource_name: spec.extended_resource_name,
-        },
+        }),
     };
     Ok(Compiled { class, selector })
 }
@@ -139,7 +139,8 @@ fn restrict(expression: &mut Expression, spec: &GpuClassSpec, problems: &mut Vec
 }
 
 fn check_model(model: &Model, problems: &mut Vec<Problem>) {
-    for (list, path) in [(&model.names, "spec.model.names"), (&model.contains, "spec.model.contains")]
+    for (list, path) in
+        [(&model.names, "spec.model.names"), (&model.contains, "spec.model.contains")]
     {
         if list.len() > MAX_NAMES {
             let reason = format!("has {} entries: at most {MAX_NAMES} are allowed", list.len());
@@ -169,8 +170,7 @@ fn sharing(
         DeviceType::Gpu => "GpuConfig",
         DeviceType::Mig => "MigDeviceConfig",
     };
-    let parameters =
-        json!({"apiVersion": config::API_VERSION, "kind": kind, "sharing": sharing});
+    let parameters = json!({"apiVersion": config::API_VERSION, "kind": kind, "sharing": sharing});
     let found = config::problems(&parameters);
     // Their paths begin with `sharing` already.
     problems.extend(found.iter().map(|error| Problem::new("spec", error.to_string())));

@@ -44,7 +44,11 @@ impl Expression {
                 either.push(format!("{product} in [{}]", names.join(", ")));
             }
         }
-        let contains = |part: &String| format!("{product}.contains({})", quoted(part));
+        // The API server takes a text from orValue for one of any length, on which contains()
+        // costs more than is allowed: here has() guards.
+        let plain = format!("device.attributes[{}].productName", self.driver);
+        let contains =
+            |part: &String| format!("has({plain}) && {plain}.contains({})", quoted(part));
         either.extend(model.contains.iter().map(contains));
         match &*either {
             [] => {}

@@ -20,9 +20,14 @@ const MAX_NAME: usize = 253;
 
 /// The classes for what is published now. `nvidia-l4.gpu.nvidia.com` for a product,
 /// `mig-1g.10gb.gpu.nvidia.com` for a profile, which also gets the resource name that the
-/// device plugin gives it (`nvidia.com/mig-1g.10gb`).
+/// device plugin gives it (`nvidia.com/mig-1g.10gb`), unless `is_taken` says that another class
+/// than this one has it: of two classes the newer gets the pods, which must not be ours.
 #[must_use]
-pub fn fleet_classes(fleet: &Fleet, driver: &DriverName) -> Vec<DeviceClass> {
+pub fn fleet_classes(
+    fleet: &Fleet,
+    driver: &DriverName,
+    is_taken: impl Fn(&str, &str) -> bool,
+) -> Vec<DeviceClass> {
     let mut products: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for product in fleet.products() {
         products.entry(slug(product)).or_default().push(product.to_owned());
@@ -31,25 +36,26 @@ pub fn fleet_classes(fleet: &Fleet, driver: &DriverName) -> Vec<DeviceClass> {
     for (slug, names) in products {
         let mut expression = Expression::new(driver, DeviceType::Gpu);
         expression.model(&Model { names, contains: Vec::new() });
-        classes.extend(class(&slug, driver, expression, None));
+        classes.extend(class(format!("{slug}.{driver}"), expression, None));
     }
     for profile in fleet.profiles().into_iter().filter(|p| syntax::profile(p).is_ok()) {
         let mut expression = Expression::new(driver, DeviceType::Mig);
         expression.profile(profile);
         let resource = format!("nvidia.com/mig-{}", profile.replace('+', "."));
-        classes.extend(class(&slug(&format!("mig-{profile}")), driver, expression, Some(resource)));
+        let name = format!("{}.{driver}", slug(&format!("mig-{profile}")));
+        let resource = Some(resource).filter(|resource| !is_taken(&name, resource));
+        classes.extend(class(name, expression, resource));
     }
     classes
 }
 
 fn class(
-    slug: &str,
-    driver: &DriverName,
+    name: String,
     expression: Expression,
     extended_resource_name: Option<String>,
 ) -> Option<DeviceClass> {
-    let name = format!("{slug}.{driver}");
-    if slug.is_empty() || name.len() > MAX_NAME {
+    // A text of which nothing fits into a name leaves the dot.
+    if name.starts_with('.') || name.len() > MAX_NAME {
         return None;
     }
     Some(DeviceClass {
@@ -58,11 +64,11 @@ fn class(
             labels: Some(Origin::Fleet.labels()),
             ..ObjectMeta::default()
         },
-        spec: DeviceClassSpec {
+        spec: Some(DeviceClassSpec {
             selectors: Some(selectors(&expression.into_text())),
             config: None,
             extended_resource_name,
-        },
+        }),
     })
 }
 

@@ -41,6 +41,9 @@ impl GpuClass {
         if self.spec.is_null() {
             return Ok(GpuClassSpec::default());
         }
+        if !self.spec.is_object() {
+            return Err(Problem::new("spec", "is no object"));
+        }
         serde_path_to_error::deserialize(&self.spec).map_err(|error| {
             let path = error.path().to_string();
             let path = if path == "." { "spec".to_owned() } else { format!("spec.{path}") };

@@ -16,6 +16,6 @@ pub use compile::{Compiled, compile};
 pub use from_fleet::fleet_classes;
 pub use gpuclass::{DeviceType, GROUP, GpuClass, GpuClassSpec, GpuClassStatus, Model, VERSION};
 pub use origin::{MADE_FROM, Origin};
-pub(crate) use origin::owner;
+pub(crate) use origin::{extended_resource, owner};
 pub use problem::{Problem, joined};
 pub use standard::standard_classes;

@@ -47,6 +47,11 @@ impl Origin {
     }
 }
 
+/// The extended resource that a class names.
+pub(crate) fn extended_resource(class: &DeviceClass) -> Option<&str> {
+    class.spec.as_ref()?.extended_resource_name.as_deref()
+}
+
 /// The UID of the GpuClass that owns the class.
 pub(crate) fn owner(class: &DeviceClass) -> Option<&str> {
     let owners = class.metadata.owner_references.iter().flatten();

@@ -40,9 +40,9 @@ mod tests {
             names,
             ["gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com", "monitor.gpu.nvidia.com"]
         );
-        assert_eq!(classes[0].spec.extended_resource_name.as_deref(), Some("nvidia.com/gpu"));
+        assert_eq!(crate::declare::extended_resource(&classes[0]), Some("nvidia.com/gpu"));
         for class in classes {
-            for selector in class.spec.selectors.unwrap() {
+            for selector in class.spec.unwrap().selectors.unwrap() {
                 let selector = Selector::compile(&selector.cel.unwrap().expression).unwrap();
                 for driver in [DRIVER, "net.example.com"] {
                     assert_eq!(selector.matches(&DeviceView::new(driver, false)), Ok(false));

@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn profiles() {
-        for good in ["1g.10gb", "7g.141gb", "1g.10gb+me", "1g.5gb-me", "1g.24gb+gfx", "1g.5gb+me.all"] {
+        for good in
+            ["1g.10gb", "7g.141gb", "1g.10gb+me", "1g.5gb-me", "1g.24gb+gfx", "1g.5gb+me.all"]
+        {
             assert_eq!(profile(good), Ok(()), "{good}");
         }
         for (bad, says) in [
@@ -122,9 +124,20 @@ mod tests {
             assert_eq!(extended_resource(good), Ok(()), "{good}");
         }
         for bad in [
-            "", "h100", "nvidia.com/", "/x", "Nvidia.com/x", "kubernetes.io/x", "x.kubernetes.io/y",
-            "requests.nvidia.com/x", "nvidia.com/a/b", "nvidia.com/-a", "a..b/c", "a.com/é",
-            &format!("a.com/{}", "x".repeat(64)), &format!("{}/x", "a.".repeat(130)),
+            "",
+            "h100",
+            "nvidia.com/",
+            "/x",
+            "Nvidia.com/x",
+            "kubernetes.io/x",
+            "x.kubernetes.io/y",
+            "requests.nvidia.com/x",
+            "nvidia.com/a/b",
+            "nvidia.com/-a",
+            "a..b/c",
+            "a.com/é",
+            &format!("a.com/{}", "x".repeat(64)),
+            &format!("{}/x", "a.".repeat(130)),
         ] {
             let reason = extended_resource(bad).unwrap_err();
             assert!(reason.len() < 200, "{reason}");

@@ -98,9 +98,10 @@ impl Fleet {
     /// Forgets all slices but those that `stays` names.
     pub fn retain_slices(&mut self, stays: impl Fn(&str) -> bool) {
         self.slices.retain(|name, _| stays(name));
-        let changed = self.pools.iter_mut().filter_map(|(name, pool)| {
-            pool.retain(&stays).then(|| name.clone())
-        });
+        let changed = self
+            .pools
+            .iter_mut()
+            .filter_map(|(name, pool)| pool.retain(&stays).then(|| name.clone()));
         for pool in changed.collect::<Vec<_>>() {
             self.recount(&pool);
         }

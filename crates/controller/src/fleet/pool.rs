@@ -104,7 +104,12 @@ impl Pool {
         self.slices.is_empty()
     }
 
-    pub(crate) fn put(&mut self, slice: &ResourceSlice, shapes: &mut Shapes, interner: &mut Interner) {
+    pub(crate) fn put(
+        &mut self,
+        slice: &ResourceSlice,
+        shapes: &mut Shapes,
+        interner: &mut Interner,
+    ) {
         let spec = &slice.spec;
         let sets = spec.shared_counters.iter().flatten();
         let kept = KeptSlice {
@@ -184,7 +189,8 @@ struct Taken<'a> {
 
 impl<'a> Taken<'a> {
     fn new<'h: 'a>(held: impl Iterator<Item = &'h Hold>, slices: &[&'a KeptSlice]) -> Self {
-        let mut taken = Self { whole: BTreeSet::new(), shares: BTreeMap::new(), left: HashMap::new() };
+        let mut taken =
+            Self { whole: BTreeSet::new(), shares: BTreeMap::new(), left: HashMap::new() };
         for hold in held {
             let Some(share) = &hold.share else {
                 taken.whole.insert(&hold.device);

@@ -76,9 +76,10 @@ impl Shapes {
         // More kinds than fit are as good as one kind.
         let id = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
         let text = |name| {
-            key.attributes.iter().find(|(known, _)| *known == name).and_then(|(_, value)| {
-                value.strip_prefix("string ").map(str::to_owned)
-            })
+            key.attributes
+                .iter()
+                .find(|(known, _)| *known == name)
+                .and_then(|(_, value)| value.strip_prefix("string ").map(str::to_owned))
         };
         let quantity = |(name, text): &(String, String)| Some((name.clone(), text.parse().ok()?));
         self.shapes.push(Shape {
@@ -125,8 +126,9 @@ fn key(driver: &str, device: &Device) -> Key {
     }
     attributes.sort();
     let capacities = device.capacity.iter().flatten();
-    let capacities = capacities
-        .map(|(name, value)| (bare(driver, name).unwrap_or(name).to_owned(), value.value.0.clone()));
+    let capacities = capacities.map(|(name, value)| {
+        (bare(driver, name).unwrap_or(name).to_owned(), value.value.0.clone())
+    });
     Key { attributes, capacities: capacities.collect(), is_readable }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassSpec};
 
 use crate::declare::{Origin, owner};
 
@@ -36,12 +36,15 @@ pub(crate) fn has(live: &DeviceClass, wanted: &DeviceClass) -> bool {
     let has_label = |(name, value): (&String, &String)| {
         live.metadata.labels.as_ref().and_then(|labels| labels.get(name)) == Some(value)
     };
-    let (live, wanted) = (&live.spec, &wanted.spec);
-    labels.into_iter().all(has_label)
-        && live.selectors.as_deref().unwrap_or_default()
-            == wanted.selectors.as_deref().unwrap_or_default()
-        && live.config.as_deref().unwrap_or_default() == wanted.config.as_deref().unwrap_or_default()
-        && live.extended_resource_name == wanted.extended_resource_name
+    labels.into_iter().all(has_label) && normal(live) == normal(wanted)
+}
+
+/// The spec, with empty lists as none.
+fn normal(class: &DeviceClass) -> DeviceClassSpec {
+    let mut spec = class.spec.clone().unwrap_or_default();
+    spec.selectors = spec.selectors.filter(|selectors| !selectors.is_empty());
+    spec.config = spec.config.filter(|config| !config.is_empty());
+    spec
 }
 
 /// Who wrote a class, as a sentence's end.

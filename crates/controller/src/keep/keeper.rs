@@ -133,12 +133,15 @@ impl Keeper {
         }
     }
 
-    async fn bring_in_line(&mut self, origin: Origin, wanted: DeviceClass) -> Result<(), RequestError> {
+    async fn bring_in_line(
+        &mut self,
+        origin: Origin,
+        wanted: DeviceClass,
+    ) -> Result<(), RequestError> {
         let name = wanted.metadata.name.clone().unwrap_or_default();
         let live = self.state.device_classes.get(&name);
         let seen = live.and_then(|live| live.metadata.resource_version.clone());
-        let is_same =
-            |attempt: &Attempt| attempt.wanted == wanted && attempt.seen == seen;
+        let is_same = |attempt: &Attempt| attempt.wanted == wanted && attempt.seen == seen;
         let (standing, seen) = match judge(&wanted, origin, live) {
             Judgement::Good => (Standing::Applied, seen),
             Judgement::Foreign(whose) => (Standing::Foreign(whose), seen),
@@ -168,8 +171,7 @@ impl Keeper {
                 Err(error) => return Err(error),
             },
         };
-        let is_news =
-            self.attempts.get(&name).is_none_or(|attempt| attempt.standing != standing);
+        let is_news = self.attempts.get(&name).is_none_or(|attempt| attempt.standing != standing);
         if is_news && standing != Standing::Applied {
             warn!(class = name, ?standing, "left alone");
         }

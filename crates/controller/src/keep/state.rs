@@ -10,7 +10,8 @@ use super::judge::is_left_over;
 use super::status::{Facts, Standing};
 use super::watches::{Change, News};
 use crate::declare::{
-    Compiled, GpuClass, GpuClassStatus, Origin, Problem, compile, fleet_classes,
+    Compiled, GpuClass, GpuClassStatus, Origin, Problem, compile, extended_resource, fleet_classes,
+    owner,
 };
 use crate::fleet::{Fleet, Tally};
 
@@ -134,14 +135,9 @@ impl State {
         let declared = self.declared.values().filter_map(|d| d.compiled.as_ref().ok());
         wanted.extend(declared.map(|compiled| (Origin::GpuClass, compiled.class.clone())));
         if self.makes_fleet_classes && self.synced.slices {
-            for mut class in fleet_classes(&self.fleet, &self.driver) {
-                // Of two classes with one resource name the newer wins: ours must not.
-                let resource = class.spec.extended_resource_name.take();
-                let name = class.metadata.name.as_deref().unwrap_or_default();
-                class.spec.extended_resource_name =
-                    resource.filter(|resource| self.rival(name, resource).is_none());
-                wanted.push((Origin::Fleet, class));
-            }
+            let is_taken = |name: &str, resource: &str| self.rival(name, resource).is_some();
+            let classes = fleet_classes(&self.fleet, &self.driver, is_taken);
+            wanted.extend(classes.into_iter().map(|class| (Origin::Fleet, class)));
         }
         wanted
     }
@@ -155,7 +151,9 @@ impl State {
         let owners: BTreeSet<&str> = uids.collect();
         let classes = self.device_classes.values();
         let gone = classes.filter(|class| class.metadata.deletion_timestamp.is_none());
-        gone.filter(|class| is_left_over(class, &owners, self.makes_fleet_classes)).cloned().collect()
+        gone.filter(|class| is_left_over(class, &owners, self.makes_fleet_classes))
+            .cloned()
+            .collect()
     }
 
     /// Another class, wanted or stored, that names the extended resource.
@@ -166,8 +164,7 @@ impl State {
             Some((name.as_str(), &declared.compiled.as_ref().ok()?.class))
         });
         let mut all = stored.chain(standard).chain(declared).filter(|(other, _)| *other != name);
-        all.find(|(_, class)| class.spec.extended_resource_name.as_deref() == Some(resource))
-            .map(|(other, _)| other)
+        all.find(|(_, class)| extended_resource(class) == Some(resource)).map(|(other, _)| other)
     }
 
     /// The status that a GpuClass should have, once everything is known that goes into it.
@@ -188,7 +185,7 @@ impl State {
             if tally.devices == 0 {
                 miss = self.fleet.nearest_miss(&compiled.selector);
             }
-            resource = compiled.class.spec.extended_resource_name.as_deref();
+            resource = extended_resource(&compiled.class);
         }
         let uid = declared.class.metadata.uid.as_deref();
         let stored = self.device_classes.get(name);
@@ -196,7 +193,7 @@ impl State {
             class: &declared.class,
             compiled: &declared.compiled,
             standing,
-            has_old: stored.is_some_and(|class| crate::declare::owner(class) == uid),
+            has_old: stored.is_some_and(|class| owner(class) == uid),
             tally,
             miss,
             rival: resource.and_then(|resource| self.rival(name, resource)),

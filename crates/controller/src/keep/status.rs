@@ -4,7 +4,7 @@
 use gpu_dra_cel::{Comparison, Operator};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::declare::{Compiled, GpuClass, GpuClassStatus, Problem, joined};
+use crate::declare::{Compiled, GpuClass, GpuClassStatus, Problem, extended_resource, joined};
 use crate::fleet::Tally;
 
 /// How the DeviceClass in the API server stands to the declared one.
@@ -140,7 +140,7 @@ impl Facts<'_> {
 
     fn extended_resource(&self) -> Option<Said> {
         let compiled = self.compiled.as_ref().ok()?;
-        let resource = compiled.class.spec.extended_resource_name.as_deref()?;
+        let resource = extended_resource(&compiled.class)?;
         Some(match self.rival {
             None => Said::new("ExtendedResource", true, "Unique", "no other class names it"),
             Some(rival) => {
@@ -178,7 +178,12 @@ struct Said {
 }
 
 impl Said {
-    fn new(condition_type: &'static str, status: bool, reason: &'static str, message: &str) -> Self {
+    fn new(
+        condition_type: &'static str,
+        status: bool,
+        reason: &'static str,
+        message: &str,
+    ) -> Self {
         /// The API's limit, in characters.
         const MOST: usize = 32_768;
         let message = message.chars().take(MOST).collect();
@@ -194,7 +199,8 @@ impl Said {
             reason: self.reason.to_owned(),
             message: self.message,
             observed_generation: Some(observed),
-            last_transition_time: before.map_or_else(|| now.clone(), |c| c.last_transition_time.clone()),
+            last_transition_time: before
+                .map_or_else(|| now.clone(), |c| c.last_transition_time.clone()),
         }
     }
 }

@@ -6,4 +6,5 @@
 
 mod crash;
 mod sequences;
+mod shares;
 mod world;

@@ -6,18 +6,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpu_dra_claims::{Allocation, HeldPart, KnownStep, NodeView, Record, Step, check};
+use gpu_dra_claims::{
+    Allocation, GpuFacts, HeldPart, KnownStep, NodeView, Record, Step, check, share_daemon,
+};
 use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, ExecuteError, Executor, Journal};
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_model::config::Interval;
 use gpu_dra_model::{
     BootId, ComputeInstanceId, ComputeMode, DeviceKind, DeviceName, GpuInstanceId, GpuUuid,
-    MigDevice, MigUuid, Partition, Placement, PoolName,
+    MigDevice, MigUuid, Partition, Placement, PoolName, Shares,
 };
 use gpu_dra_testkit::{ClaimBuilder, POOL, driver, gpu_uuid};
 
 pub(crate) const GPUS: u32 = 3;
+
+/// Further GPUs, which are given out in shares: `gpu-10` to `gpu-17`.
+pub(crate) const SHARED_FROM: u32 = 10;
+pub(crate) const SHARED: u32 = 8;
+pub(crate) const MEMORY_MIB: u64 = 80_000;
 
 /// The hardware: what is set on the GPUs, whoever lives.
 pub(crate) struct Hardware {
@@ -64,7 +71,11 @@ impl Effects for Hardware {
             }
         }
         for step in &mut plan.steps {
-            if let Step::Known(KnownStep::ExclusiveProcess { gpu, before }) = step {
+            if let Step::Known(
+                KnownStep::ExclusiveProcess { gpu, before }
+                | KnownStep::ShareDaemon { gpu, before },
+            ) = step
+            {
                 *before = mig.modes.get(gpu).copied().unwrap_or_default();
             }
         }
@@ -78,6 +89,7 @@ impl Effects for Hardware {
                 mig.instances.get(&(gpu.clone(), *partition)) == Some(&Instance::Whole)
             }
             KnownStep::MpsDaemon { daemon, .. } => mig.daemons.contains(daemon),
+            KnownStep::ShareDaemon { gpu, .. } => mig.daemons.contains(&share_daemon(gpu)),
             _ => true,
         }))
     }
@@ -97,6 +109,9 @@ impl Effects for Hardware {
                 self.mode(gpu, ComputeMode::ExclusiveProcess)
             }
             KnownStep::MpsDaemon { daemon, .. } => self.daemon(daemon, true),
+            KnownStep::ShareDaemon { gpu, .. } => self
+                .mode(gpu, ComputeMode::ExclusiveProcess)
+                .and_then(|()| self.daemon(&share_daemon(gpu), true)),
         }?;
         Ok(Done::AsPlanned)
     }
@@ -110,6 +125,10 @@ impl Effects for Hardware {
             }
             KnownStep::ExclusiveProcess { gpu, before } => self.mode(gpu, *before),
             KnownStep::MpsDaemon { daemon, .. } => self.daemon(daemon, false),
+            KnownStep::ShareDaemon { gpu, before } => {
+                self.daemon(&share_daemon(gpu), false)?;
+                self.mode(gpu, *before)
+            }
         }
     }
 
@@ -215,13 +234,21 @@ fn devices() -> BTreeMap<DeviceName, DeviceKind> {
     for n in 0..GPUS {
         let gpu = gpu_uuid(n);
         let name = DeviceName::new(format!("gpu-{n}")).unwrap();
-        devices.insert(name, DeviceKind::Gpu { gpu: gpu.clone(), mig_may_be_on: true });
+        devices.insert(
+            name,
+            DeviceKind::Gpu { gpu: gpu.clone(), mig_may_be_on: true, shares: Shares::Off },
+        );
         for (start, size) in [(0, 4), (0, 2), (2, 2), (0, 1), (1, 1), (2, 1), (3, 1)] {
             let name = DeviceName::new(format!("gpu-{n}-mig-{size}-{start}")).unwrap();
             let partition = partition(start, size);
             let kind = DeviceKind::Partition { gpu: gpu.clone(), partition, mode_is_free: true };
             devices.insert(name, kind);
         }
+    }
+    for n in SHARED_FROM..SHARED_FROM + SHARED {
+        let name = DeviceName::new(format!("gpu-{n}")).unwrap();
+        let (gpu, shares) = (gpu_uuid(n), Shares::Mps);
+        devices.insert(name, DeviceKind::Gpu { gpu, mig_may_be_on: false, shares });
     }
     devices
 }
@@ -249,7 +276,9 @@ impl World {
         let node = NodeView {
             pool: PoolName::new(POOL).unwrap(),
             devices: devices(),
-            before_volta: BTreeSet::new(),
+            gpus: (0..SHARED_FROM + SHARED)
+                .map(|n| (gpu_uuid(n), GpuFacts { before_volta: false, memory_mib: MEMORY_MIB }))
+                .collect(),
             boot_id: boot(1),
         };
         let lock_file = tempfile::NamedTempFile::new().unwrap();
@@ -322,6 +351,7 @@ impl World {
         let records = self.records();
         check::no_device_in_two_exclusive_claims(&records).unwrap();
         check::partitions_do_not_overlap(&records).unwrap();
+        check::shares_fit(&records, |_| MEMORY_MIB).unwrap();
         for record in &records {
             check::plan(record).unwrap();
         }
@@ -360,11 +390,18 @@ impl World {
         }
         let all: Vec<_> = records.iter().flat_map(|record| record.known_steps().unwrap()).collect();
         for gpu in mig.modes.keys() {
-            let owned = |step: &&KnownStep| matches!(step, KnownStep::ExclusiveProcess { gpu: own, .. } if own == gpu);
+            let owned = |step: &&KnownStep| {
+                matches!(step, KnownStep::ExclusiveProcess { gpu: own, .. }
+                    | KnownStep::ShareDaemon { gpu: own, .. } if own == gpu)
+            };
             assert!(all.iter().any(owned), "invariant every compute mode has a claim: {gpu}");
         }
         for daemon in &mig.daemons {
-            let owned = |step: &&KnownStep| matches!(step, KnownStep::MpsDaemon { daemon: own, .. } if own == daemon);
+            let owned = |step: &&KnownStep| match step {
+                KnownStep::MpsDaemon { daemon: own, .. } => own == daemon,
+                KnownStep::ShareDaemon { gpu, .. } => share_daemon(gpu) == *daemon,
+                _ => false,
+            };
             assert!(all.iter().any(owned), "invariant every daemon has a claim: {daemon}");
         }
         for gpu in &mig.on {

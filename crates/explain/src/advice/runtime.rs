@@ -7,7 +7,7 @@ use gpu_dra_allocator::Candidate;
 use gpu_dra_cel::{Comparison, EvalError, Field, Shown, Term};
 
 use super::{Adviser, Weight};
-use crate::catalog::string;
+use crate::catalog::{Published, string};
 use crate::report::Advice;
 use crate::words;
 
@@ -72,75 +72,95 @@ impl Adviser<'_> {
         comparison: Option<&Comparison>,
         candidate: &Candidate<'_>,
     ) {
-        let error = |problem: String, fix: Option<String>| {
-            (Weight::Error, Advice::new(about, problem, fix))
-        };
         let catalog = Rc::clone(&self.catalog);
-        let (weight, advice) = if let Some(published) = catalog.attribute(domain, name) {
-            let is_of_driver = candidate.id.driver == domain
-                || !self.cluster.slices.iter().any(|slice| slice.spec.driver == domain);
-            let of_mig_only = published.types.iter().all(|kind| *kind == "mig");
-            if !is_of_driver {
-                error(
-                    format!(
-                        "reads {name} of every driver's devices; {} of driver {} hasn't it, which stops every pod of the class",
-                        candidate.id.device, candidate.id.driver
-                    ),
-                    Some(format!("put device.driver == '{domain}' && before it")),
-                )
-            } else if of_mig_only {
-                error(
-                    format!(
-                        "only MIG devices have {name}; {} is a {}",
-                        candidate.id.device,
-                        string(candidate.device, "type").unwrap_or("device of another type")
-                    ),
-                    Some(format!(
-                        "use class mig.nvidia.com, or test the type first: device.attributes['{domain}'].type == 'mig' && ..."
-                    )),
-                )
-            } else {
-                error(
-                    format!("{} hasn't attribute {name}", candidate.id),
-                    Some(format!(
-                        "read it with a default: device.attributes['{domain}'].?{name}.orValue(...)"
-                    )),
-                )
-            }
-        } else if let Some(of) = catalog.domain_of_capacity(name).filter(|_| {
-            name == "memory"
-                || !catalog.has_domain(domain)
-                || catalog.capacity(domain, name).is_some()
-        }) {
-            error(
-                format!("{name} is a capacity, not an attribute"),
-                Some(format!(
-                    "device.capacity['{of}'].{name}.compareTo(quantity('{}')) >= 0",
-                    comparison.map_or_else(|| "80Gi".to_owned(), as_quantity)
-                )),
-            )
-        } else if !catalog.has_domain(domain) {
-            error(
-                format!("no device has attributes of domain {domain}"),
-                catalog
-                    .nearest_domain(domain)
-                    .map(|near| format!("did you mean device.attributes['{near}'].{name}?")),
-            )
-        } else {
-            let elsewhere = catalog
-                .domains_of(name)
-                .first()
-                .map(|other| format!("device.attributes['{other}'].{name}"));
-            let near = catalog.nearest_name(domain, name).map(str::to_owned);
-            let fix = near.or(elsewhere).map(|near| format!("did you mean {near}?"));
-            let guard = (candidate.id.driver != domain && about.starts_with("class"))
-                .then(|| format!("put device.driver == '{domain}' && before it; no device of that driver has {name} either"));
-            error(
-                format!("no attribute {name} in domain {domain} on any device"),
-                fix.or(guard).or_else(|| self.attributes_of(domain)),
-            )
+        let (problem, fix) = match catalog.attribute(domain, name) {
+            Some(published) => self.only_others_have(domain, name, published, candidate),
+            None => match self.as_capacity(domain, name, comparison) {
+                Some(advice) => advice,
+                None => self.nobody_has(about, domain, name, candidate),
+            },
         };
-        self.add(weight, advice);
+        self.add(Weight::Error, Advice::new(about, problem, fix));
+    }
+
+    /// An attribute that other devices have.
+    fn only_others_have(
+        &self,
+        domain: &str,
+        name: &str,
+        published: &Published<'_>,
+        candidate: &Candidate<'_>,
+    ) -> (String, Option<String>) {
+        let (device, driver) = (&candidate.id.device, &candidate.id.driver);
+        let is_a_driver = self.cluster.slices.iter().any(|slice| slice.spec.driver == domain);
+        if driver != domain && is_a_driver {
+            let problem = format!(
+                "reads {name} of every driver's devices; {device} of driver {driver} hasn't it, \
+                 which stops every pod of the class"
+            );
+            return (problem, Some(format!("put device.driver == '{domain}' && before it")));
+        }
+        if published.types.iter().all(|kind| *kind == "mig") {
+            let kind = string(candidate.device, "type").unwrap_or("device of another type");
+            let fix = format!(
+                "use class mig.nvidia.com, or test the type first: \
+                 device.attributes['{domain}'].type == 'mig' && ..."
+            );
+            return (format!("only MIG devices have {name}; {device} is a {kind}"), Some(fix));
+        }
+        let fix =
+            format!("read it with a default: device.attributes['{domain}'].?{name}.orValue(...)");
+        (format!("{} hasn't attribute {name}", candidate.id), Some(fix))
+    }
+
+    /// A capacity that is read as if it were an attribute.
+    fn as_capacity(
+        &self,
+        domain: &str,
+        name: &str,
+        comparison: Option<&Comparison>,
+    ) -> Option<(String, Option<String>)> {
+        let of = self.catalog.domain_of_capacity(name)?;
+        let is_meant = name == "memory"
+            || !self.catalog.has_domain(domain)
+            || self.catalog.capacity(domain, name).is_some();
+        if !is_meant {
+            return None;
+        }
+        let wanted = comparison.map_or_else(|| "80Gi".to_owned(), as_quantity);
+        let fix = format!("device.capacity['{of}'].{name}.compareTo(quantity('{wanted}')) >= 0");
+        Some((format!("{name} is a capacity, not an attribute"), Some(fix)))
+    }
+
+    /// An attribute that no device has.
+    fn nobody_has(
+        &self,
+        about: &str,
+        domain: &str,
+        name: &str,
+        candidate: &Candidate<'_>,
+    ) -> (String, Option<String>) {
+        let catalog = &self.catalog;
+        if !catalog.has_domain(domain) {
+            let near = catalog.nearest_domain(domain);
+            let fix = near.map(|near| format!("did you mean device.attributes['{near}'].{name}?"));
+            return (format!("no device has attributes of domain {domain}"), fix);
+        }
+        let problem = format!("no attribute {name} in domain {domain} on any device");
+        let elsewhere = catalog.domains_of(name).first().copied();
+        let elsewhere = elsewhere.map(|other| format!("device.attributes['{other}'].{name}"));
+        let near = catalog.nearest_name(domain, name).map(str::to_owned).or(elsewhere);
+        if let Some(near) = near {
+            return (problem, Some(format!("did you mean {near}?")));
+        }
+        if candidate.id.driver != domain && about.starts_with("class") {
+            let fix = format!(
+                "put device.driver == '{domain}' && before it; no device of that driver has \
+                 {name} either"
+            );
+            return (problem, Some(fix));
+        }
+        (problem, self.attributes_of(domain))
     }
 
     fn attributes_of(&self, domain: &str) -> Option<String> {
@@ -213,9 +233,9 @@ fn mismatch(comparison: &Comparison) -> Option<(String, String)> {
             format!("{name} is a string and can't be compared with a number"),
             format!("{} {operator} '{number}'", comparison.subject),
         )),
-        (Shown::Version(_), other) => Some((
-            format!("{name} is a version and can't be compared with {other}"),
-            format!("{}.compareTo(semver('{other}.0.0')) {operator} 0", comparison.subject),
+        (Shown::Version(_), Shown::Int(number)) => Some((
+            format!("{name} is a version and can't be compared with {number}"),
+            format!("{}.compareTo(semver('{number}.0.0')) {operator} 0", comparison.subject),
         )),
         _ => None,
     }

@@ -269,6 +269,11 @@ fn devices_in_use_and_nodes_without_driver() {
             vec!["no capacity named gpu.nvidia.com/memory", "write it as the device does: memory"],
         ),
         (
+            "device plugin",
+            vec![legacy, plugin],
+            vec!["node-l4: a device plugin offers nvidia.com/gpu here", "fits on 2 of 3 nodes"],
+        ),
+        (
             "together",
             vec![&*distinct],
             vec!["not together: constraint #0 on gpu.nvidia.com/uuid: must be the same on all"],

@@ -10,8 +10,8 @@ use gpu_dra_model::{Gpu, Inventory, Quantity};
 use gpu_dra_nvml::Gpus as _;
 use gpu_dra_slices::{DesiredPool, Names, Policy, SliceContent, build};
 
-use super::mig_policy::MigArgs;
 use super::place::Place;
+use super::policy::PolicyArgs;
 use super::simulated::Simulated;
 
 /// What to show, and of which machine.
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
-    mig: MigArgs,
+    policy: PolicyArgs,
     /// A simulated node instead of this machine, such as 8xh100 or 4xa100-40+2xl4
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let place = simulated.as_ref().map_or_else(|| args.place.clone(), Simulated::place);
     let inventory = gpu_dra_node::driver(place.root(), place.trees()).probe()?;
     if args.slices {
-        print_slices(args.output, &inventory, &args.mig.policy(None))
+        print_slices(args.output, &inventory, &args.policy.policy(None))
     } else {
         print(args.output, &inventory)
     }

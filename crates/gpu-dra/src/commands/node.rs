@@ -10,9 +10,10 @@ use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
 use gpu_dra_node::Settings;
 
+use super::health::HealthArgs;
 use super::log::LogArgs;
-use super::mig_policy::MigArgs;
 use super::place::Place;
+use super::policy::PolicyArgs;
 use super::stop::told_to_stop;
 use crate::cluster;
 
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
-    mig: MigArgs,
+    policy: PolicyArgs,
     /// The API server to use; in a pod its service account is used without this
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -69,6 +70,8 @@ pub(crate) struct Args {
     #[arg(long, env = "GPU_DRA_RETRY_MS", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..))]
     retry_ms: u64,
     #[command(flatten)]
+    health: HealthArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -83,6 +86,7 @@ enum Nodes {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    gpu_dra_memory::be_frugal();
     args.log.start()?;
     let kubeconfig = args.kubeconfig.clone();
     let settings = settings(args)?;
@@ -106,8 +110,9 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         Some(hook) => Some(hook),
         None => std::env::current_exe()?.parent().map(|dir| dir.join("gpu-dra-hook")),
     };
+    let (health, health_policy) = args.health.read()?;
     Ok(Settings {
-        policy: args.mig.policy(Some(&args.node_name)),
+        policy: args.policy.policy(Some(&args.node_name)),
         node: args.node_name,
         driver: args.driver_name,
         // Set and empty is how a manifest says that there is none.
@@ -125,6 +130,8 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         http: args.http,
         rescan: Duration::from_millis(args.rescan_ms),
         retry: Duration::from_millis(args.retry_ms),
+        health,
+        health_policy,
         mps_socket: args.mps_socket,
         mps_run_dir: args.mps_run_dir,
         boundary: boundary()?,

@@ -7,7 +7,7 @@ use gpu_dra_health::{
     RowRemap, Tracker, UnixSeconds, Verdict,
 };
 use gpu_dra_model::inventory::GpuInstance;
-use gpu_dra_model::{ComputeInstanceId, DeviceKind, GpuInstanceId};
+use gpu_dra_model::{ComputeInstanceId, DeviceKind, GpuInstanceId, Shares};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn instances() -> Vec<GpuInstance> {
 fn devices() -> Vec<DeviceKind> {
     let mut all = Vec::new();
     for nth in 0..GPUS {
-        all.push(DeviceKind::Gpu { gpu: gpu(nth), mig_may_be_on: false });
+        all.push(DeviceKind::Gpu { gpu: gpu(nth), mig_may_be_on: false, shares: Shares::Off });
         for one in instances() {
             for compute in &one.compute_instances {
                 all.push(DeviceKind::StaticMig {

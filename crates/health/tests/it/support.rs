@@ -5,7 +5,7 @@ use gpu_dra_health::{
 };
 use gpu_dra_model::inventory::{ComputeInstance, GpuInstance};
 use gpu_dra_model::{
-    BootId, ComputeInstanceId, DeviceKind, GpuInstanceId, GpuUuid, MigUuid, Placement,
+    BootId, ComputeInstanceId, DeviceKind, GpuInstanceId, GpuUuid, MigUuid, Placement, Shares,
 };
 
 pub(crate) struct Node {
@@ -52,7 +52,11 @@ impl Node {
     }
 
     pub(crate) fn report(&self, nth: u8) -> Report {
-        self.tracker.report(&DeviceKind::Gpu { gpu: gpu(nth), mig_may_be_on: false })
+        self.tracker.report(&DeviceKind::Gpu {
+            gpu: gpu(nth),
+            mig_may_be_on: false,
+            shares: Shares::Off,
+        })
     }
 
     /// Taints as `xid=79:NoExecute`.

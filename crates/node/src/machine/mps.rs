@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use gpu_dra_cdi::ContainerEdits;
-use gpu_dra_claims::{HeldDevice, HeldPart, Record};
+use gpu_dra_claims::{HeldDevice, HeldPart, HeldShare, Record, share_daemon};
 use gpu_dra_executor::EffectError;
 use gpu_dra_host::Boundary;
-use gpu_dra_model::DeviceName;
-use gpu_dra_model::config::MpsConfig;
+use gpu_dra_model::config::{MemoryLimit, MpsConfig};
+use gpu_dra_model::{DeviceName, GpuUuid, Quantity};
 use gpu_dra_sharing::{
     ClientLimits, DaemonId, DaemonSpec, DaemonState, MpsClient, MpsError, RunDir, VisibleDevice,
     client_edits,
@@ -53,8 +53,30 @@ impl MpsHost {
         let served = served.map(|device| visible(begun, device)).collect::<Result<Vec<_>, _>>()?;
         let spec = DaemonSpec::from_config(config, served)
             .map_err(|error| EffectError::Mps(error.to_string()))?;
+        self.start(boundary, daemon, &spec)
+    }
+
+    /// Has one daemon serve all shares of the GPU, of whatever users; each share's limits are
+    /// its clients' own.
+    pub(super) fn ensure_for_shares(
+        &self,
+        boundary: &Boundary,
+        gpu: &GpuUuid,
+    ) -> Result<(), EffectError> {
+        let config = MpsConfig { multi_user: true, ..MpsConfig::default() };
+        let spec = DaemonSpec::from_config(&config, [VisibleDevice::Gpu(gpu.clone())])
+            .map_err(|error| EffectError::Mps(error.to_string()))?;
+        self.start(boundary, &share_daemon(gpu), &spec)
+    }
+
+    fn start(
+        &self,
+        boundary: &Boundary,
+        daemon: &str,
+        spec: &DaemonSpec,
+    ) -> Result<(), EffectError> {
         boundary.pass("start MPS daemon");
-        self.client.ensure(&id(daemon)?, &spec).map_err(|error| match error {
+        self.client.ensure(&id(daemon)?, spec).map_err(|error| match error {
             MpsError::Away { .. } => EffectError::MpsAway(said(&error)),
             error => failed(error),
         })?;
@@ -71,13 +93,13 @@ impl MpsHost {
     }
 
     /// Whether the host still has these daemons, in whatever state.
-    pub(super) fn has<'a>(
+    pub(super) fn has(
         &self,
-        mut daemons: impl Iterator<Item = &'a str>,
+        mut daemons: impl Iterator<Item = String>,
     ) -> Result<bool, EffectError> {
         let Some(first) = daemons.next() else { return Ok(true) };
         let known = self.client.list().map_err(failed)?;
-        let has = |daemon: &str| {
+        let has = |daemon: String| {
             known
                 .iter()
                 .any(|status| status.id.as_str() == daemon && status.state != DaemonState::Unasked)
@@ -85,9 +107,21 @@ impl MpsHost {
         Ok(has(first) && daemons.all(has))
     }
 
-    /// What a container gets beside the device to reach its daemon.
-    pub(super) fn edits(&self, daemon: &str) -> Result<ContainerEdits, EffectError> {
-        Ok(client_edits(&self.run.places(&id(daemon)?), &ClientLimits::default()))
+    /// What a container gets beside the device to reach its daemon, within its share.
+    pub(super) fn edits(
+        &self,
+        daemon: &str,
+        share: Option<HeldShare>,
+    ) -> Result<ContainerEdits, EffectError> {
+        let limits = share.map_or_else(ClientLimits::default, |share| {
+            let memory = Quantity::from_bytes_binary(share.memory_mib.saturating_mul(1 << 20));
+            ClientLimits {
+                active_thread_percentage: share.compute_percent,
+                // The GPU is the daemon's only device.
+                memory: MemoryLimit::new(&memory).map(|limit| (0, limit)).into_iter().collect(),
+            }
+        });
+        Ok(client_edits(&self.run.places(&id(daemon)?), &limits))
     }
 }
 

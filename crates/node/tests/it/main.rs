@@ -3,5 +3,6 @@
 // Helpers outside #[test] functions count as tests too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod health;
 mod survey;
 mod turns;

@@ -1,9 +1,11 @@
 //! Looking at the GPUs: what is news, and what a driver that doesn't answer changes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use gpu_dra_executor::Journal;
+use gpu_dra_health::HealthReading;
 use gpu_dra_host::Files;
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_model::inventory::{
@@ -21,10 +23,10 @@ use gpu_dra_testkit::{POOL, claim, gpu_uuid};
 
 /// GPUs as a test sets them; None is a driver that isn't loaded.
 #[derive(Default)]
-struct FakeGpus(Mutex<Option<Inventory>>);
+pub(crate) struct FakeGpus(Mutex<Option<Inventory>>, Mutex<BTreeMap<GpuUuid, HealthReading>>);
 
 impl FakeGpus {
-    fn are(&self, gpus: &[(u32, u32)]) {
+    pub(crate) fn are(&self, gpus: &[(u32, u32)]) {
         let gpus = gpus.iter().map(|&(uuid, minor)| gpu(uuid, minor)).collect();
         let driver = DriverVersions { driver: "580.105.08".into(), ..DriverVersions::default() };
         *self.0.lock().unwrap() = Some(Inventory { driver, gpus, broken: Vec::new() });
@@ -32,6 +34,10 @@ impl FakeGpus {
 
     fn gone(&self) {
         *self.0.lock().unwrap() = None;
+    }
+
+    pub(crate) fn say(&self, gpu: u32, reading: HealthReading) {
+        self.1.lock().unwrap().insert(gpu_uuid(gpu), reading);
     }
 }
 
@@ -63,6 +69,11 @@ impl Gpus for FakeGpus {
     }
     fn fingerprint(&self) -> Result<Fingerprint, OpenError> {
         self.probe().map(|inventory| Fingerprint::of(&inventory))
+    }
+    fn health(&self, uuid: &GpuUuid) -> Result<HealthReading, OpenError> {
+        let there = self.probe()?.gpu(uuid).is_some();
+        let said = self.1.lock().unwrap().get(uuid).cloned().unwrap_or_default();
+        Ok(HealthReading { lost: Some(!there), ..said })
     }
     fn minor_of(&self, uuid: &GpuUuid) -> Result<Minor, GpuError> {
         Err(GpuError::Gone { uuid: uuid.clone() })
@@ -120,7 +131,7 @@ impl Gpus for FakeGpus {
     }
 }
 
-fn surveyor(gpus: &Arc<FakeGpus>, files: &Arc<SimFiles>) -> Surveyor {
+pub(crate) fn surveyor(gpus: &Arc<FakeGpus>, files: &Arc<SimFiles>) -> Surveyor {
     let files: Arc<dyn Files> = Arc::<SimFiles>::clone(files);
     let journal = Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap();
     Surveyor::new(Place {
@@ -153,8 +164,36 @@ fn only_changes_are_news() {
     assert_eq!(names(&surveyor.look().unwrap()).len(), 2);
     assert_eq!(surveyor.look(), None);
     gpus.are(&[(0, 0)]);
-    assert_eq!(names(&surveyor.look().unwrap()).len(), 1);
+    assert_eq!(surveyor.look().unwrap().inventory.gpus.len(), 1);
     assert_eq!(surveyor.look(), None);
+}
+
+#[test]
+fn a_gpu_that_is_lost_stays_in_the_pool_until_it_is_back_or_replaced() {
+    let (gpus, files) = (Arc::new(FakeGpus::default()), Arc::default());
+    let mut agent = surveyor(&gpus, &files);
+    gpus.are(&[(0, 0), (1, 1)]);
+    let whole = agent.look().unwrap();
+    assert!(whole.missing.is_empty());
+    gpus.are(&[(0, 0)]);
+    let lost = agent.look().unwrap();
+    assert_eq!(lost.missing, BTreeSet::from([gpu_uuid(1)]));
+    assert_eq!((&lost.pool, names(&lost)), (&whole.pool, names(&whole)));
+    // The agent is restarted.
+    let mut agent = surveyor(&gpus, &files);
+    assert_eq!(agent.look().unwrap().missing, lost.missing);
+    gpus.are(&[(0, 0), (1, 1)]);
+    let back = agent.look().unwrap();
+    assert!(back.missing.is_empty());
+    assert_eq!(back.pool, whole.pool);
+    // Another card in its place.
+    let mut replaced = gpu(7, 1);
+    replaced.pci_bus_id = gpu(1, 1).pci_bus_id;
+    let found = Inventory { gpus: vec![gpu(0, 0), replaced], ..Inventory::default() };
+    *gpus.0.lock().unwrap() = Some(found);
+    let replaced = agent.look().unwrap();
+    assert!(replaced.missing.is_empty());
+    assert_eq!(names(&replaced).len(), 2);
 }
 
 #[test]
@@ -263,5 +302,6 @@ fn an_instance_is_ours_if_a_claim_has_it_and_foreign_if_not() {
     let mut surveyor = surveyor(&gpus, &files);
     files.replace(file.as_ref(), record.to_string().as_bytes(), 0o600).unwrap();
     let ours = surveyor.look().unwrap();
-    assert_eq!(kinds(&ours), ["gpu-0", "gpu-0-mig-1g10gb-19-4", "gpu-0-mig-1g10gb-19-6"]);
+    let all = ["gpu-0", "gpu-0-mig-1g10gb-19-4", "gpu-0-mig-1g10gb-19-6", "gpu-0-monitor"];
+    assert_eq!(kinds(&ours), all);
 }

@@ -12,11 +12,11 @@ use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, Executor, Journal}
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_kubelet::ClaimService as _;
-use gpu_dra_model::{BootId, ClaimRef, DeviceKind, DeviceName, Inventory, PoolName};
+use gpu_dra_model::{BootId, ClaimRef, DeviceKind, DeviceName, Inventory, PoolName, Shares};
 use gpu_dra_node::claim_source::{ClaimSource, ClaimSourceError};
 use gpu_dra_node::service::Service;
 use gpu_dra_node::survey::Survey;
-use gpu_dra_slices::{Names, Policy, build};
+use gpu_dra_slices::{Names, PackedPool, Policy, build};
 use gpu_dra_testkit::{ClaimBuilder, POOL, claim, driver, gpu_uuid};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use tokio::sync::{Semaphore, watch};
@@ -87,7 +87,7 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
     )
     .unwrap();
     let device = |n| {
-        let kind = DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on: false };
+        let kind = DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on: false, shares: Shares::Off };
         (DeviceName::new(format!("gpu-{n}")).unwrap(), kind)
     };
     let inventory = Inventory::default();
@@ -95,10 +95,16 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
     let view = NodeView {
         pool: PoolName::new(POOL).unwrap(),
         devices: BTreeMap::from([device(0), device(1)]),
-        before_volta: BTreeSet::new(),
+        gpus: BTreeMap::new(),
         boot_id: boot.clone(),
     };
-    let survey = Survey { inventory, pool: Arc::new(pool), view, trouble: None };
+    let survey = Survey {
+        inventory,
+        pool: Arc::new(PackedPool::new(&pool)),
+        view,
+        trouble: None,
+        missing: BTreeSet::new(),
+    };
     let (_survey, survey) = watch::channel(Some(Arc::new(survey)));
     let (_health, health) = watch::channel(Arc::default());
     let source = Box::new(server.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpu_dra_model::{DriverName, NodeName, PoolName};
 use gpu_dra_publisher::{PublishStatus, Publisher};
-use gpu_dra_slices::{DesiredPool, PoolRef};
+use gpu_dra_slices::{DesiredPool, PackedPool, PoolRef};
 use k8s_openapi::api::resource::v1::Device;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -14,7 +14,7 @@ use crate::server::Server;
 
 pub(crate) struct Running {
     pub(crate) server: Server,
-    pub(crate) desired: watch::Sender<Option<Arc<DesiredPool>>>,
+    pub(crate) desired: watch::Sender<Option<Arc<PackedPool>>>,
     pub(crate) status: watch::Receiver<PublishStatus>,
     task: JoinHandle<()>,
 }
@@ -36,7 +36,8 @@ pub(crate) fn large_pool(devices: usize) -> DesiredPool {
 
 /// Starts a publisher for this pool.
 pub(crate) fn start(server: &Server, desired: impl Into<Option<DesiredPool>>) -> Running {
-    let (desired, receiver) = watch::channel(desired.into().map(Arc::new));
+    let (desired, receiver) =
+        watch::channel(desired.into().map(|pool| Arc::new(PackedPool::new(&pool))));
     let target = PoolRef {
         driver: DriverName::new("gpu.nvidia.com").unwrap(),
         node: NodeName::new("node-1").unwrap(),
@@ -64,7 +65,7 @@ impl Running {
     }
 
     pub(crate) fn want(&self, pool: DesiredPool) {
-        self.desired.send_replace(Some(Arc::new(pool)));
+        self.desired.send_replace(Some(Arc::new(PackedPool::new(&pool))));
     }
 
     /// Waits until the pool is in the server, all is known, and the watch is open.
