@@ -5,7 +5,8 @@
 install-driver() {
 	import "$state/driver.tar"
 	cp -a "$tree/deploy" "$state/deploy"
-	command kubectl patch --local --filename "$tree/deploy/node.yaml" --patch-file "$e2e/lib/gpu-node.yaml" --output yaml >"$state/deploy/node.yaml"
+	sed "s/LAST_GPU/$(jq --raw-output '.gpus[-1].uuid' "$state_of_gpus/node.json")/" "$e2e/lib/gpu-node.yaml" >"$state/gpu-node.yaml"
+	command kubectl patch --local --filename "$tree/deploy/node.yaml" --patch-file "$state/gpu-node.yaml" --output yaml >"$state/deploy/node.yaml"
 	command kubectl patch --local --filename "$tree/deploy/mps-host.yaml" --patch-file "$e2e/lib/mps-host.yaml" --output yaml >"$state/deploy/mps-host.yaml"
 	command kubectl apply --filename "$state/deploy"
 	driver_ready

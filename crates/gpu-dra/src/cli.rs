@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// The node agent: publishes this node's GPUs and prepares claims for the kubelet
-    Node(node::Args),
+    Node(Box<node::Args>),
     /// Runs MPS daemons for the node agent, apart from it
     MpsHost(mps_host::Args),
     /// What GPUs are here, and what would be published of them; needs no cluster
@@ -35,7 +35,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Node(args) => node::run(args),
+            Command::Node(args) => node::run(*args),
             Command::MpsHost(args) => mps_host::run(args),
             Command::Inventory(args) => inventory::run(&args),
             Command::Demo(args) => demo::run(&args),

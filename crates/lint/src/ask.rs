@@ -30,14 +30,14 @@ pub(crate) fn failed(
     text: &str,
     failure: &Failure,
     of_class: bool,
-) -> Option<String> {
+) -> Option<Advice> {
     let devices = [failure.device];
     let advice = if of_class {
         ask(world, &[text], claim(&[], None), &devices)
     } else {
         ask(world, &[], claim(&[text], None), &devices)
     };
-    advice.first().map(sentence)
+    advice.into_iter().next()
 }
 
 /// Why selectors match none of these devices: with each piece the selector's place, if it is

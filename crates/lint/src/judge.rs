@@ -1,6 +1,6 @@
 //! Selectors judged on devices: which match, and the first device on which each fails.
 
-use gpu_dra_cel::{DeviceView, EvalError, Field, Selector};
+use gpu_dra_cel::{CompileError, DeviceView, EvalError, Field, Selector};
 use k8s_openapi::api::resource::v1::DeviceSelector;
 
 use crate::ask;
@@ -32,6 +32,8 @@ pub(crate) struct Failure {
 pub(crate) struct Verdict {
     /// The devices that all match.
     pub(crate) matched: Vec<usize>,
+    /// How many devices they gave a verdict on.
+    pub(crate) judged: usize,
     /// The first failure of each selector.
     pub(crate) failures: Vec<Failure>,
 }
@@ -56,6 +58,11 @@ pub(crate) fn compile(
             Ok(selector) => {
                 advisory(object, &path, &selector, findings);
                 placed.push(Placed { path, selector });
+            }
+            // Not the API server's verdict.
+            Err(error @ (CompileError::Unsupported { .. } | CompileError::TooDeep { .. })) => {
+                let message = error.to_string();
+                findings.add(object, &path, Severity::Hint, Rule::CelCompile, message);
             }
             Err(error) => {
                 let message = ask::refused(world, text).unwrap_or_else(|| error.to_string());
@@ -88,8 +95,11 @@ pub(crate) fn judge(
     for place in among {
         let Some(judged) = devices.get(place) else { continue };
         match all_match(selectors, &judged.view) {
-            Ok(true) => verdict.matched.push(place),
-            Ok(false) => {}
+            Ok(true) => {
+                verdict.judged += 1;
+                verdict.matched.push(place);
+            }
+            Ok(false) => verdict.judged += 1,
             Err((selector, error)) => {
                 if !verdict.failures.iter().any(|known| known.selector == selector) {
                     verdict.failures.push(Failure { selector, device: place, error });

@@ -26,7 +26,10 @@ impl HealthArgs {
                 let bytes = std::fs::read(path)
                     .with_context(|| format!("can't read health policy {}", path.display()))?;
                 serde_json::from_slice(&bytes).with_context(|| {
-                    format!("health policy {} is refused; docs/health.md has the fields", path.display())
+                    format!(
+                        "health policy {} is refused; docs/health.md has the fields",
+                        path.display()
+                    )
                 })?
             }
         };

@@ -8,6 +8,7 @@ mod bad_input;
 #[cfg(feature = "die-at")]
 mod crash;
 mod docs;
+mod health;
 mod inventory;
 mod mig;
 mod mps;

@@ -149,3 +149,57 @@ async fn a_compute_mode_that_was_set_before_is_put_back() {
     unprepare(&plugin, &claim).await.unwrap();
     assert_eq!(world.outside().compute_modes, [2]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_67_share_of_memory() {
+    let world = World::new("2xl4").await;
+    let host = world.rig.start_mps_host(PROGRAM.as_ref()).await.unwrap();
+    let (mut agent, plugin) = world
+        .agent_with(|command| {
+            command.args(["--shares", "mps"]);
+        })
+        .await;
+    world.until(&mut agent, || world.is_complete()).await;
+    let slices = world.published().await;
+    let l4 = slices[0].spec.devices.as_ref().unwrap()[0].clone();
+    assert_eq!(l4.allow_multiple_allocations, Some(true));
+    let memory = &l4.capacity.as_ref().unwrap()["memory"];
+    let policy = memory.request_policy.as_ref().unwrap();
+    assert_eq!(policy.default.as_ref(), Some(&memory.value), "who asks for nothing is alone");
+
+    let empty = world.outside();
+    let share = |n: u32, memory: &str, percent: &str| {
+        json!({
+            "request": "gpu", "driver": "gpu.nvidia.com", "pool": gpu_dra::rig::NODE,
+            "device": "gpu-0", "shareID": format!("{n:08x}-0000-4000-8000-000000000000"),
+            "consumedCapacity": {"memory": memory, "computePercent": percent},
+        })
+    };
+    let mut claims = Vec::new();
+    for n in 0..5 {
+        let allocation = json!({"devices": {"results": [share(n, "4Gi", "20")]}});
+        let claim = world.claim_with(&format!("four-gi-{n}"), allocation).await;
+        let answer = prepare(&plugin, &claim).await.unwrap();
+        // The share is in the name, so that two shares never collide.
+        assert!(answer[0].cdi_ids[0].as_str().contains(&format!("{n:08x}")), "{answer:?}");
+        let (env, _) = of_device(&world, claim.uid.as_str());
+        for line in
+            ["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=4096M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20"]
+        {
+            assert!(env.contains(&line.to_owned()), "{env:?}");
+        }
+        claims.push(claim);
+    }
+    assert_eq!(host.client.list().unwrap().len(), 1, "one daemon serves all shares of a GPU");
+    assert_eq!(world.outside().compute_modes, [3, 0]);
+    // A scheduler that counted wrongly: the node is the last to say no.
+    let allocation = json!({"devices": {"results": [share(9, "4Gi", "0")]}});
+    let sixth = world.claim_with("four-gi-5", allocation).await;
+    let error = prepare(&plugin, &sixth).await.unwrap_err();
+    assert!(error.contains("beyond itself"), "{error}");
+    for claim in &claims {
+        assert_eq!(host.client.list().unwrap().len(), 1);
+        unprepare(&plugin, claim).await.unwrap();
+    }
+    assert_eq!(world.outside(), empty);
+}

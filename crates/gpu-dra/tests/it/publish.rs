@@ -50,7 +50,7 @@ async fn a_restart_adopts_the_slices_without_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gpu_that_goes_and_comes_keeps_its_name() {
+async fn a_gpu_that_goes_and_comes_keeps_its_place() {
     let world = World::new("4xh100").await;
     let (mut agent, _plugin) = world
         .agent_with(|command| {
@@ -69,9 +69,20 @@ async fn a_gpu_that_goes_and_comes_keeps_its_name() {
     world.until(&mut agent, || async { names().await == all }).await;
     let control = world.rig.staged.state_dir.path().join("control.json");
     std::fs::write(&control, r#"{"gpus": {"1": {"lost": "dropped"}}}"#).unwrap();
-    world.until(&mut agent, || async { names().await.len() == 3 }).await;
+    let tainted = || async {
+        let slices = world.published().await;
+        let devices = slices.into_iter().flat_map(|slice| slice.spec.devices.unwrap_or_default());
+        let lost = devices.filter(|device| {
+            let mut taints = device.taints.iter().flatten();
+            taints.any(|taint| taint.key == "gpu.nvidia.com/gpu-lost")
+        });
+        lost.map(|device| device.name).filter(|name| name.matches('-').count() == 1).collect::<Vec<_>>()
+    };
+    world.until(&mut agent, || async { tainted().await == vec!["gpu-1".to_owned()] }).await;
+    assert_eq!(names().await, all);
     std::fs::write(&control, "{}").unwrap();
-    world.until(&mut agent, || async { names().await == all }).await;
+    world.until(&mut agent, || async { tainted().await == Vec::<String>::new() }).await;
+    assert_eq!(names().await, all);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

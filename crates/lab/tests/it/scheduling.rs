@@ -190,7 +190,7 @@ async fn a_wrong_manifest_is_refused_with_its_place() {
     let home = Home::new().await;
     let broken = format!("{CLASSES}---\nkind: [\n");
     let err = home.lab.apply_yaml(&broken).unwrap_err().to_string();
-    assert!(err.starts_with("document 4: the body is no YAML document"), "{err}");
+    assert!(err.starts_with("document 5: the body is no YAML document"), "{err}");
     assert!(
         home.get(&DEVICE_CLASS, DRIVER).is_none(),
         "nothing of a file that can't be read is applied"

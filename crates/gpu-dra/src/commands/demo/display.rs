@@ -93,6 +93,10 @@ impl Display {
                 *places.entry((attribute("profile"), memory.to_owned())).or_default() += 1;
                 continue;
             }
+            // The same GPU once more, for those who only look.
+            if attribute("type") == "monitor" {
+                continue;
+            }
             let name = device["name"].as_str().unwrap_or_default();
             let what = format!(
                 "{name}: {}, {memory}, {}",

@@ -20,8 +20,10 @@ pub(super) const ALL: &[(&str, &str)] = examples![
     "mig-or-whole-gpu.yaml",
     "mig-seven-per-gpu.yaml",
     "mig-two-parents.yaml",
+    "mps.yaml",
     "one-gpu.yaml",
     "shared-claim.yaml",
+    "shares.yaml",
     "two-containers.yaml",
 ];
 

@@ -63,13 +63,14 @@ async fn demo(args: &Args) -> anyhow::Result<()> {
     });
     display.kubeconfig(&rig.kubeconfig);
 
+    let _mps_host = rig.start_mps_host(&program).await?;
     let mut agent = start_agent(args, &rig, &program)?;
     let stage = Stage { rig: &rig, lab: &lab, display: &display };
     let mut not_running = Vec::new();
     let acts = acts(args)?;
     for (number, act) in acts.iter().enumerate() {
         if number > 0 {
-            if !stage.has_profile(PROFILE) {
+            if number == 2 && !stage.has_profile(PROFILE) {
                 display.title(&format!(
                     "no GPU here has MIG profile {PROFILE}: {} left out",
                     act.title
@@ -144,15 +145,23 @@ fn acts(args: &Args) -> anyhow::Result<Vec<Act>> {
         }
         return Ok(vec![Act { title: "your manifests".to_owned(), manifests }]);
     }
-    let (parts, mut whole): (Vec<_>, Vec<_>) = examples::ALL
-        .iter()
-        .map(|(name, text)| (format!("examples/{name}"), (*text).to_owned()))
-        .partition(|(name, _)| name.contains("/mig-"));
-    whole.insert(0, classes);
-    Ok(vec![
-        Act { title: "pods with whole GPUs".to_owned(), manifests: whole },
-        Act { title: "pods with parts of the same GPUs".to_owned(), manifests: parts },
-    ])
+    let mut acts = [
+        ("pods with whole GPUs", vec![classes]),
+        ("pods that share GPUs", Vec::new()),
+        ("pods with parts of the same GPUs", Vec::new()),
+    ];
+    for (name, text) in examples::ALL {
+        let act = match name.split_once('-').map_or(*name, |(first, _)| first) {
+            "mig" => 2,
+            "mps.yaml" | "shared" | "shares.yaml" => 1,
+            _ => 0,
+        };
+        if let Some((_, manifests)) = acts.get_mut(act) {
+            manifests.push((format!("examples/{name}"), (*text).to_owned()));
+        }
+    }
+    let act = |(title, manifests): (&str, _)| Act { title: title.to_owned(), manifests };
+    Ok(acts.map(act).into())
 }
 
 /// Where the acts are played.
