@@ -116,3 +116,29 @@ mps-figures() {
 	figure "a Deployment per claim, until it is available: $(awk -v from="$started" -v to="$EPOCHREALTIME" 'BEGIN {printf "%.2f s", to - from}')"
 	kubectl delete deployment control-daemon --timeout=60s >/dev/null
 }
+
+# One claim, two GPUs: one takes turns, the other is shared at the same time; each container has what its request says.
+mps-beside-timeslicing() {
+	local parameters='apiVersion: resource.nvidia.com/v1beta1, kind: GpuConfig'
+	claim_of both "{requests: [$(request ts-gpu), $(request mps-gpu)], config: [
+		{requests: [ts-gpu], opaque: {driver: gpu.nvidia.com, parameters: {$parameters, sharing: {strategy: TimeSlicing, timeSlicingConfig: {interval: Long}}}}},
+		{requests: [mps-gpu], opaque: {driver: gpu.nvidia.com, parameters: {$parameters, sharing: {strategy: MPS, mpsConfig: {defaultActiveThreadPercentage: 50, defaultPinnedDeviceMemoryLimit: 10Gi}}}}}]}"
+	apply <<-ND
+		apiVersion: v1
+		kind: Pod
+		metadata: {name: both}
+		spec:
+		  restartPolicy: Never
+		  terminationGracePeriodSeconds: 1
+		  resourceClaims: [{name: gpus, resourceClaimName: both}]
+		  containers:
+		  - {name: ts, image: $busybox_image, command: [sleep, "1000"], resources: {claims: [{name: gpus, request: ts-gpu}]}}
+		  - {name: mps, image: $busybox_image, command: [sleep, "1000"], resources: {claims: [{name: gpus, request: mps-gpu}]}}
+	ND
+	running both
+	daemons_are 1
+	same "MPS where nobody asked for it" "$(kubectl exec both --container ts -- sh -c 'echo "${CUDA_MPS_PIPE_DIRECTORY-none}"')" none
+	same "MPS where it was asked for" "$(kubectl exec both --container mps -- sh -c 'echo "$CUDA_MPS_PIPE_DIRECTORY"')" /tmp/nvidia-mps
+	same "GPUs in the containers" "$(for name in ts mps; do kubectl exec both --container "$name" -- sh -c "$nodes_of_gpus"; done | sort --unique | wc --lines)" 2
+	same "the time slice" "$(time_slice "$(allocated both | head --lines 1)")" 3
+}

@@ -91,7 +91,7 @@ fn split(text: &str) -> Vec<(usize, Vec<String>)> {
 fn locate(lines: &[&str], steps: &[Step]) -> usize {
     let is_content = |line: &str| {
         let line = line.trim_start();
-        !line.is_empty() && !line.starts_with('#')
+        !line.is_empty() && !line.starts_with('#') && !line.chars().all(|c| "{}[], ".contains(c))
     };
     let first = lines.iter().position(|line| is_content(line)).unwrap_or(0);
     let mut found = first;
@@ -192,7 +192,9 @@ mod tests {
         ] {
             assert_eq!(documents[0].line_of(&path), line, "{path}");
         }
+        let json = Document::parse("j", "{\n  \"kind\": \"A\",\n  \"spec\": {\n    \"requests\": []\n  }\n}").unwrap();
+        assert_eq!(json[0].line_of(&spec.key("requests")), 4);
         let json = Document::parse("j", "{\"kind\": \"A\",\n \"spec\": {}}").unwrap();
-        assert_eq!(json[0].line_of(&spec), 2);
+        assert_eq!(json[0].line_of(&spec), 1, "that of what is around");
     }
 }

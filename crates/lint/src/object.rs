@@ -124,7 +124,7 @@ fn decode(object: &Object<'_>, findings: &mut Findings) -> Body {
 
 /// The claim that would be made of a template, under the template's name.
 fn of_template(template: &ResourceClaimTemplate) -> ResourceClaim {
-    let spec = template.spec.as_ref().map(|spec| spec.spec.clone());
+    let spec = template.spec.as_ref().and_then(|spec| spec.spec.clone());
     let mut claim = ResourceClaim { spec, ..ResourceClaim::default() };
     claim.metadata.name.clone_from(&template.metadata.name);
     claim.metadata.namespace.clone_from(&template.metadata.namespace);

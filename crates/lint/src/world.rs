@@ -118,7 +118,8 @@ impl<'f> World<'f> {
     }
 
     fn add_devices(&mut self) {
-        for slice in self.fleet.iter().flat_map(|fleet| &fleet.slices) {
+        let fleet = self.fleet;
+        for slice in fleet.iter().flat_map(|fleet| &fleet.slices) {
             for device in slice.spec.devices.iter().flatten() {
                 self.add(&slice.spec.driver, &slice.spec.pool.name, device, Origin::Fleet);
             }

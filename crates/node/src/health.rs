@@ -214,6 +214,8 @@ impl HealthWatch {
     }
 
     fn watching(&mut self, watching: &Watching, now: UnixSeconds) {
+        let (heard, unheard) = (watching.watched.len(), watching.unmonitored.len());
+        tracing::info!(heard, unheard, "GPUs whose events are heard");
         for gpu in &watching.watched {
             self.tracker.monitoring(gpu, None, now);
         }

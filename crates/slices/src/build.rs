@@ -178,7 +178,7 @@ impl Parts {
         }
         match layout {
             Layout::Whole => {
-                self.whole.push(shares::offered(whole_gpu(parent, false), gpu, shares, notes))
+                self.whole.push(shares::offered(whole_gpu(parent, false), gpu, shares, notes));
             }
             Layout::Nothing(why) => {
                 let gpu = gpu.pci_bus_id.to_string();

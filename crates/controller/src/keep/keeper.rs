@@ -84,7 +84,8 @@ impl Keeper {
                             self.not_before = None;
                         }
                         Err(error) => {
-                            eprintln!("ERR {}", chain(&error));warn!(error = %chain(&error), "can't bring the classes in line");
+                            eprintln!("ERR {}", chain(&error));
+                            warn!(error = %chain(&error), "can't bring the classes in line");
                             let again = Instant::now() + self.wait;
                             self.not_before = Some(again);
                             self.wait = (self.wait * 2).min(LONGEST_WAIT);

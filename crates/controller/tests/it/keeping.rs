@@ -113,7 +113,7 @@ async fn a_foreign_class_that_comes_at_the_last_moment_is_given_back() {
         None
     });
     let _controller = Controller::start(&api, settings("a"));
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await; eprintln!("{:#?} {:#}  {:#}", api.calls(|c| !is_lease(c)), api.class("c").unwrap(), api.gpu_class("c").unwrap());
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await; eprintln!("{:#?} {:#}  {:#}", api.calls(|c| !is_lease(c)), api.class("c").unwrap(), api.gpu_class("c").unwrap());
     api.until_reason("c", "Applied", "Conflict").await;
     quiet(&api).await;
     let class = api.class("c").unwrap();

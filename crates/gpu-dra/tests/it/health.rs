@@ -24,7 +24,15 @@ async fn agent(world: &World) -> (Agent, Plugin) {
         })
         .await;
     world.until(&mut agent, || world.is_complete()).await;
+    until_heard(world, &mut agent).await;
     (agent, plugin)
+}
+
+/// What happens before the agent listens is for nobody.
+async fn until_heard(world: &World, agent: &mut Agent) {
+    let log = agent.log.clone();
+    let listens = || std::fs::read_to_string(&log).unwrap().contains("whose events are heard heard=");
+    world.until(agent, || async { listens() }).await;
 }
 
 /// The taints of health by device, as `kubectl taint` writes them; devices without are left out.
@@ -145,8 +153,9 @@ async fn an_xid_of_a_program_is_counted_and_nothing_else() {
     for xid in [13, 31, 13] {
         raise(&world, Event::xid("1", xid));
     }
+    let log = agent.log.clone();
     let counted = || {
-        let log = std::fs::read_to_string(&agent_log(&world)).unwrap();
+        let log = std::fs::read_to_string(&log).unwrap();
         log.lines().any(|line| line.contains("Xid(13)") && line.contains("times=2"))
             && log.lines().any(|line| line.contains("Xid(31)") && line.contains("times=1"))
     };
@@ -156,10 +165,6 @@ async fn an_xid_of_a_program_is_counted_and_nothing_else() {
     let calls = world.rig.staged.state_dir.calls().unwrap();
     assert!(calls.get("nvmlDeviceGetFieldValues").is_some_and(|times| *times > 0), "{calls:?}");
     assert_eq!(calls.get("nvmlDeviceGetName"), None, "an enumeration: {calls:?}");
-}
-
-fn agent_log(world: &World) -> std::path::PathBuf {
-    world.rig.dir().join("agent.log")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,7 +235,14 @@ async fn an_event_of_an_instance_taints_the_devices_that_lie_there() {
     let (mut agent, plugin) = agent(&world).await;
     let (small, middle) = ("gpu-0-mig-1g10gb-19-6", "gpu-0-mig-2g20gb-14-4");
     let claim = world.claim("both", &[small, middle], &[]).await;
+    control(&world, |control| control.call_log = true);
     prepare(&plugin, &claim).await.unwrap();
+    // With the MIG mode on, GPUs have to be registered anew.
+    let registered = || {
+        let calls = world.rig.staged.state_dir.calls().unwrap();
+        calls.get("nvmlDeviceRegisterEvents").is_some_and(|times| *times > 0)
+    };
+    world.until(&mut agent, || async { registered() }).await;
     let instances = world.rig.staged.state_dir.state().unwrap().gpus[0].instances.clone();
     let sick = instances.iter().find(|instance| instance.placement.start == 6).unwrap();
     raise(&world, Event { gpu_instance: Some(sick.id), ..Event::xid("0", 48) });
@@ -353,7 +365,7 @@ async fn the_policy_is_a_file_and_one_with_unknown_fields_is_refused() {
             command.arg("--health-policy").arg(&file);
         })
         .await;
-    world.until(&mut agent, || world.is_complete()).await;
+    until_heard(&world, &mut agent).await;
     raise(&world, Event::xid("0", 31));
     let sick: &[(&str, &[&str])] = &[("gpu-0", &["gpu.nvidia.com/xid=31:NoSchedule"])];
     until_tainted(&world, &mut agent, sick).await;
