@@ -47,6 +47,9 @@ driver() { command kubectl --namespace gpu-dra "$@"; }
 
 driver_pod() { driver get pods --selector "$driver_selector" --field-selector status.phase=Running --output jsonpath='{.items[*].metadata.name}'; }
 
+# agent_process: the node agent's process id on the node.
+agent_process() { pgrep --full '^/usr/bin/gpu-dra node'; }
+
 # driver_log TIME: what its containers have said since then (RFC 3339), those that ended too.
 driver_log() {
 	local pod

@@ -262,7 +262,7 @@ basic-churn() {
 	after=$(prepare_durations)
 	figure "Prepare as the kubelet sees it ($(awk 'NR == FNR {b = $2; next} {a = $2} END {print a - b}' <(echo "$before") <(echo "$after")) calls, 100 pods):" \
 		"p50 $(quantile 0.5 "$before" "$after"), p99 $(quantile 0.99 "$before" "$after")"
-	figure "driver's memory afterwards: $(sed -n 's/^VmRSS:[\t ]*//p' "/proc/$(pgrep --exact gpu-dra)/status")"
+	figure "driver's memory afterwards: $(sed -n 's/^VmRSS:[\t ]*//p' "/proc/$(agent_process)/status")"
 	kubectl delete job churn --wait --timeout=60s >/dev/null
 	eventually 30 nothing_prepared
 	eventually 30 no_claims

@@ -5,7 +5,7 @@
 # health_taints DEVICE: its taints, as kubectl taint writes them, in one line.
 health_taints() {
 	slices | jq --raw-output --arg device "$1" '[.[].spec.devices // [] | .[] | select(.name == $device).taints // [] | .[]
-		| .key + (if .value then "=" + .value else "" end) + ":" + .effect] | join(" ")'
+		| .key + (if .value then "=" + .value else "" end) + ":" + .effect] | sort | join(" ")'
 }
 
 tainted_as() {
@@ -64,7 +64,7 @@ health-xid-79() {
 	raised_at=$EPOCHREALTIME
 	asks_for "$at" 2
 	raised "$at" 79
-	eventually 20 tainted_as "$device" "gpu.nvidia.com/xid=79:NoExecute gpu.nvidia.com/recovery-action=reboot:NoExecute"
+	eventually 20 tainted_as "$device" "gpu.nvidia.com/recovery-action=reboot:NoExecute gpu.nvidia.com/xid=79:NoExecute"
 	figure "Xid 79, until the device is tainted: $(awk -v from="$raised_at" -v to="$EPOCHREALTIME" 'BEGIN {printf "%.1f s", to - from}')"
 	eventually 60 gone_pod victim
 	figure "Xid 79, until the pod is gone: $(awk -v from="$raised_at" -v to="$EPOCHREALTIME" 'BEGIN {printf "%.1f s", to - from}')"

@@ -145,7 +145,7 @@ mig-killed-halfway() {
 	sick '{"faults": [{"function": "nvmlGpuInstanceCreateComputeInstance", "delayMs": 20000}]}'
 	pod small "$capabilities; exec sleep 1000" template:small
 	eventually 60 hardware_has '[.gpus[1:8][].instances[] | .compute | length]' '[0]'
-	kill -KILL "$(pgrep --exact gpu-dra)"
+	kill -KILL "$(agent_process)"
 	healthy
 	kubectl annotate pod small now=again >/dev/null
 	running small 120
@@ -153,7 +153,7 @@ mig-killed-halfway() {
 	sick '{"faults": [{"function": "nvmlGpuInstanceDestroy", "delayMs": 20000}]}'
 	kubectl delete pod small --wait=false >/dev/null
 	eventually 60 hardware_has '[.gpus[1:8][].instances[] | .compute | length]' '[0]'
-	kill -KILL "$(pgrep --exact gpu-dra)"
+	kill -KILL "$(agent_process)"
 	healthy
 	eventually 120 gone_pod small
 	eventually 30 hardware_has '[.gpus[1:8][].instances[]] | length' 0

@@ -28,7 +28,7 @@ shares-of-memory() {
 	daemons_are 1
 	same "the limit" "$(kubectl exec share-1 -- sh -c 'echo $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT')" 0=4096M
 	kubectl exec share-1 -- sh -euc '[ -S /tmp/nvidia-mps/control ]'
-	same "different CDI devices" "$(grep --only-matching --no-filename '"name":"[^"]*gpu-9[^"]*"' /var/run/cdi/*.json | sort --unique | wc --lines)" 5
+	same "different CDI devices" "$(cat /var/run/cdi/*.json | jq --raw-output '.devices[].name' | grep gpu-9 | sort --unique | wc --lines)" 5
 	share_claim four-gi-6 "$namespace" 4Gi
 	pod share-6 'exec sleep 1000' four-gi-6
 	sleep 3

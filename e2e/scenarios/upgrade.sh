@@ -27,7 +27,7 @@ upgrade-driver-killed() {
 	sleeper old template:gpu
 	local before
 	before=$(untouched)
-	kill -KILL "$(pgrep --exact gpu-dra)"
+	kill -KILL "$(agent_process)"
 	eventually 60 restarted_driver
 	driver_ready
 	same "containers and slices" "$(untouched)" "$before"
@@ -101,5 +101,5 @@ upgrade-start() {
 	start_driver
 	eventually 60 published 10
 	local now=$EPOCHREALTIME
-	figure "driver's start to complete slices: $(awk -v now="$now" -v from="$(started "$(pgrep --exact gpu-dra)")" 'BEGIN {printf "%.2f s", now - from}')"
+	figure "driver's start to complete slices: $(awk -v now="$now" -v from="$(started "$(agent_process)")" 'BEGIN {printf "%.2f s", now - from}')"
 }

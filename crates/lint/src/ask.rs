@@ -64,12 +64,7 @@ pub(crate) fn constraint(world: &World<'_>, constraint: &DeviceConstraint) -> Op
     about.map(sentence)
 }
 
-fn ask(
-    world: &World<'_>,
-    class: &[&str],
-    claim: ResourceClaim,
-    devices: &[usize],
-) -> Vec<Advice> {
+fn ask(world: &World<'_>, class: &[&str], claim: ResourceClaim, devices: &[usize]) -> Vec<Advice> {
     let mut slices = world.catalog.clone();
     slices.extend(on_node(world, devices));
     let mut made_up = DeviceClass::default();
@@ -88,16 +83,16 @@ fn ask(
 fn on_node(world: &World<'_>, devices: &[usize]) -> Vec<ResourceSlice> {
     let mut slices: BTreeMap<(&str, &str), ResourceSlice> = BTreeMap::new();
     for judged in devices.iter().filter_map(|place| world.devices.get(*place)) {
-        let slice = slices.entry((&judged.driver, &judged.pool)).or_insert_with(|| {
+        let slice = slices.entry((judged.driver, judged.pool)).or_insert_with(|| {
             let mut slice = ResourceSlice::default();
-            slice.metadata.name = Some(judged.pool.clone());
-            slice.spec.driver.clone_from(&judged.driver);
+            slice.metadata.name = Some(judged.pool.to_owned());
+            judged.driver.clone_into(&mut slice.spec.driver);
             slice.spec.node_name = Some(NODE.to_owned());
-            slice.spec.pool.name.clone_from(&judged.pool);
+            judged.pool.clone_into(&mut slice.spec.pool.name);
             slice.spec.pool.resource_slice_count = 1;
             slice
         });
-        slice.spec.devices.get_or_insert_default().push(judged.device.clone());
+        slice.spec.devices.get_or_insert_default().push(judged.bare_device());
     }
     slices.into_values().collect()
 }

@@ -10,6 +10,7 @@ use crate::finding::{Findings, Rule, Severity};
 use crate::judge::{self, Placed, Verdict};
 use crate::object::{Claim, Object};
 use crate::requests::{self, Asked};
+use crate::shape::sentence;
 use crate::world::{Origin, World};
 use crate::{ask, configs, constraints, values};
 
@@ -38,7 +39,8 @@ pub(crate) fn lint(
     }
     constraints::lint(object, claim, &asked, world, findings);
     configs::of_claim(object, claim, &asked, world, findings);
-    if !findings.any_in(object) {
+    let is_faulty = asked.iter().any(|request| world.faulty.contains(request.class));
+    if !is_faulty && !findings.any_in(object) {
         fits(object, claim, world, findings);
     }
 }
@@ -48,7 +50,8 @@ fn duplicates(object: &Object<'_>, claim: &Claim, findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (place, request) in requests::names(&claim.claim).into_iter().enumerate() {
         if !seen.insert(request.name.clone()) {
-            let message = format!("there are two requests {}: give each its own name", request.name);
+            let message =
+                format!("there are two requests {}: give each its own name", request.name);
             let path = list.index(place).key("name");
             findings.add(object, &path, Severity::Error, Rule::DuplicateName, message);
         }
@@ -123,8 +126,10 @@ fn capacity(
             continue;
         }
         let bare = name.split_once('/').map_or(name.as_str(), |(_, bare)| bare);
-        let known: BTreeSet<&str> =
-            devices().flat_map(|j| j.device.capacity.iter().flatten()).map(|(n, _)| n.as_str()).collect();
+        let known: BTreeSet<&str> = devices()
+            .flat_map(|j| j.device.capacity.iter().flatten())
+            .map(|(n, _)| n.as_str())
+            .collect();
         let known: Vec<&str> = known.into_iter().collect();
         let fix = if has(bare) {
             format!("write it as the devices do: {bare}")
@@ -159,23 +164,25 @@ fn selectors(
     let verdict = judge::judge(selectors, &world.devices, among.iter().copied());
     let fails_at_all = is_known || verdict.judged == 0;
     if fails_at_all && !verdict.failures.is_empty() {
-        failures(object, selectors, &verdict, world, findings);
+        failures(object, selectors, &verdict, is_known || world.has_fleet(), world, findings);
         return;
     }
     let bare = selected.iter().copied().filter(|place| origin(place) == Some(Origin::Bare));
     let on_bare = judge::judge(selectors, &world.devices, bare);
     may_be_missing(object, selectors, &on_bare, Severity::Hint, findings);
     if is_known && world.has_fleet() && verdict.matched.is_empty() {
-        let path = request.path.key("deviceClassName");
-        let fleet_name = world.fleet_name();
-        if among.is_empty() {
+        // Another alternative may match; whether one does is asked at the end.
+        let severity = if request.is_alternative() { Severity::Hint } else { Severity::Warning };
+        if !among.is_empty() {
+            nothing(object, selectors, &among, severity, world, findings);
+        } else if !world.faulty.contains(request.class) {
             let message = format!(
-                "class {} selects no device of {fleet_name}: use a class that does",
-                request.class
+                "class {} selects no device of {}: use a class that does",
+                request.class,
+                world.fleet_name()
             );
-            findings.add(object, &path, Severity::Warning, Rule::MatchesNothing, message);
-        } else {
-            nothing(object, selectors, &among, world, findings);
+            let path = request.path.key("deviceClassName");
+            findings.add(object, &path, severity, Rule::MatchesNothing, message);
         }
         return;
     }
@@ -187,14 +194,20 @@ fn failures(
     object: &Object<'_>,
     selectors: &[Placed],
     verdict: &Verdict,
+    is_sure: bool,
     world: &World<'_>,
     findings: &mut Findings,
 ) {
     for failure in &verdict.failures {
         let Some(placed) = selectors.get(failure.selector) else { continue };
-        let message = ask::failed(world, placed.selector.text(), failure, false)
-            .map_or_else(|| failure.error.to_string(), |advice| crate::shape::sentence(&advice));
-        let message = format!("{message} (CEL error {}, stops the pod on all nodes)", failure.error);
+        let advice = ask::failed(world, placed.selector.text(), failure, false);
+        // The devices of a class that isn't known may have it.
+        if !is_sure && advice.as_ref().is_none_or(|advice| advice.fix.is_none()) {
+            continue;
+        }
+        let message = advice.map_or_else(|| failure.error.to_string(), |advice| sentence(&advice));
+        let message =
+            format!("{message} (CEL error {}, stops the pod on all nodes)", failure.error);
         findings.add(object, &placed.path, Severity::Error, Rule::CelRuntime, message);
     }
 }
@@ -226,6 +239,7 @@ pub(crate) fn nothing(
     object: &Object<'_>,
     selectors: &[Placed],
     among: &[usize],
+    severity: Severity,
     world: &World<'_>,
     findings: &mut Findings,
 ) {
@@ -239,12 +253,12 @@ pub(crate) fn nothing(
             "no device of {fleet} matches, of {} that were tried: see gpu-dra explain for each",
             among.len()
         );
-        findings.add(object, &path, Severity::Warning, Rule::MatchesNothing, message);
+        findings.add(object, &path, severity, Rule::MatchesNothing, message);
     }
     for (place, sentence) in advice {
         let placed = selectors.get(place.unwrap_or(0));
         let path = placed.map(|placed| placed.path.clone()).unwrap_or_default();
-        findings.add(object, &path, Severity::Warning, Rule::MatchesNothing, sentence);
+        findings.add(object, &path, severity, Rule::MatchesNothing, sentence);
     }
 }
 

@@ -51,8 +51,7 @@ fn guarded(
     findings: &mut Findings,
 ) {
     let foreign = world.devices.iter().enumerate().filter(|(_, judged)| {
-        judged.origin == Origin::Foreign
-            || !drivers.is_empty() && !drivers.contains(&judged.driver.as_str())
+        judged.origin == Origin::Foreign || !drivers.is_empty() && !drivers.contains(&judged.driver)
     });
     let verdict = judge::judge(selectors, &world.devices, foreign.map(|(place, _)| place));
     if let Some(failure) = verdict.failures.first()
@@ -88,9 +87,8 @@ fn on_devices(
     let is_about = |driver: &str| drivers.is_empty() || drivers.contains(&driver);
     let places = |origins: &[Origin]| -> Vec<usize> {
         let all = world.devices.iter().enumerate();
-        let own = all.filter(|(_, judged)| {
-            origins.contains(&judged.origin) && is_about(&judged.driver)
-        });
+        let own =
+            all.filter(|(_, judged)| origins.contains(&judged.origin) && is_about(judged.driver));
         own.map(|(place, _)| place).collect()
     };
     let usual = places(&[Origin::Fleet, Origin::Reference]);
@@ -106,7 +104,8 @@ fn on_devices(
             continue;
         }
         let message = advice.map_or_else(|| failure.error.to_string(), |advice| sentence(&advice));
-        let message = format!("{message} (CEL error {}, stops every pod of the class)", failure.error);
+        let message =
+            format!("{message} (CEL error {}, stops every pod of the class)", failure.error);
         findings.add(object, &placed.path, Severity::Error, Rule::CelRuntime, message);
     }
     if !verdict.failures.is_empty() {
@@ -115,7 +114,7 @@ fn on_devices(
     let on_bare = judge::judge(selectors, &world.devices, places(&[Origin::Bare]));
     claims::may_be_missing(object, selectors, &on_bare, Severity::Warning, findings);
     if world.has_fleet() && verdict.matched.is_empty() {
-        claims::nothing(object, selectors, &usual, world, findings);
+        claims::nothing(object, selectors, &usual, Severity::Warning, world, findings);
     } else {
         values::lint(object, selectors, &usual, world, findings);
     }

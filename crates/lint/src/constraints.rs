@@ -36,10 +36,10 @@ pub(crate) fn lint(
         if !world.has_fleet() && !has_fix && domain.is_some_and(|domain| !world.knows(domain)) {
             continue;
         }
-        // The values are those of the stand-in.
+        // The values of some devices, which `explain` tells by node.
         let message = match message.split_once("? There ") {
-            Some((message, _)) if !world.has_fleet() => format!("{message}?"),
-            _ => message,
+            Some((message, _)) => format!("{message}?"),
+            None => message,
         };
         let path = path.key(field);
         findings.add(object, &path, Severity::Error, Rule::ConstraintAttribute, message);

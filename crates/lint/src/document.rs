@@ -192,7 +192,11 @@ mod tests {
         ] {
             assert_eq!(documents[0].line_of(&path), line, "{path}");
         }
-        let json = Document::parse("j", "{\n  \"kind\": \"A\",\n  \"spec\": {\n    \"requests\": []\n  }\n}").unwrap();
+        let json = Document::parse(
+            "j",
+            "{\n  \"kind\": \"A\",\n  \"spec\": {\n    \"requests\": []\n  }\n}",
+        )
+        .unwrap();
         assert_eq!(json[0].line_of(&spec.key("requests")), 4);
         let json = Document::parse("j", "{\"kind\": \"A\",\n \"spec\": {}}").unwrap();
         assert_eq!(json[0].line_of(&spec), 1, "that of what is around");

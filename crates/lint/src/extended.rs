@@ -19,7 +19,8 @@ pub(crate) fn lint(objects: &[Object<'_>], world: &World<'_>, findings: &mut Fin
     for object in objects {
         let Body::Class(class) = &object.body else { continue };
         if names.contains(&object.name.as_str()) {
-            let message = format!("there are two classes {}: the later replaces the earlier", object.name);
+            let message =
+                format!("there are two classes {}: the later replaces the earlier", object.name);
             let path = object.root.keys("metadata.name");
             findings.add(object, &path, Severity::Warning, Rule::DuplicateName, message);
         }
@@ -63,7 +64,9 @@ fn is_extended(resource: &str) -> bool {
         && (1..=63).contains(&name.len())
         && !domain.is_empty()
         && name.bytes().all(word)
-        && domain.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-.".contains(&c))
+        && domain
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-.".contains(&c))
         && ends(name)
         && ends(domain)
 }
@@ -77,7 +80,16 @@ mod tests {
         for good in ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "a/b_c"] {
             assert!(is_extended(good), "{good}");
         }
-        for bad in ["gpu", "kubernetes.io/gpu", "x.kubernetes.io/gpu", "/gpu", "nvidia.com/", "nvidia.com/a/b", "requests.a/b", "nvidia.com/-"] {
+        for bad in [
+            "gpu",
+            "kubernetes.io/gpu",
+            "x.kubernetes.io/gpu",
+            "/gpu",
+            "nvidia.com/",
+            "nvidia.com/a/b",
+            "requests.a/b",
+            "nvidia.com/-",
+        ] {
             assert!(!is_extended(bad), "{bad}");
         }
     }

@@ -65,7 +65,13 @@ pub(crate) fn compile(
                 findings.add(object, &path, Severity::Hint, Rule::CelCompile, message);
             }
             Err(error) => {
-                let message = ask::refused(world, text).unwrap_or_else(|| error.to_string());
+                let mut message = ask::refused(world, text).unwrap_or_else(|| error.to_string());
+                if matches!(error, CompileError::TooCostly { .. }) && text.contains("orValue(") {
+                    message.push_str(
+                        "; a string from orValue() counts as endlessly long: compare it directly, \
+                         or test has(...) first and read it without a default",
+                    );
+                }
                 findings.add(object, &path, Severity::Error, Rule::CelCompile, message);
             }
         }
@@ -75,9 +81,7 @@ pub(crate) fn compile(
 
 /// `index` works, and may mean another GPU after a reboot.
 fn advisory(object: &Object<'_>, path: &Path, selector: &Selector, findings: &mut Findings) {
-    let is_index = |field: &Field| {
-        matches!(field, Field::Attribute { domain, name } if domain == "gpu.nvidia.com" && name == "index")
-    };
+    let is_index = |field: &Field| matches!(field, Field::Attribute { domain, name } if domain == "gpu.nvidia.com" && name == "index");
     if selector.reads().fields.iter().any(|read| is_index(&read.field)) {
         let message = "index may change over a reboot, prefer uuid or \
                        device.attributes['resource.kubernetes.io'].pciBusID";
@@ -88,7 +92,7 @@ fn advisory(object: &Object<'_>, path: &Path, selector: &Selector, findings: &mu
 /// Judges the selectors on these devices, one after the other as the scheduler does.
 pub(crate) fn judge(
     selectors: &[Placed],
-    devices: &[Judged],
+    devices: &[Judged<'_>],
     among: impl IntoIterator<Item = usize>,
 ) -> Verdict {
     let mut verdict = Verdict::default();
@@ -136,7 +140,7 @@ pub(crate) fn domains(selectors: &[Placed]) -> Vec<String> {
 }
 
 /// Up to a number of devices that differ in what the selectors read, to be looked at closely.
-pub(crate) fn samples(selectors: &[Placed], devices: &[Judged], among: &[usize]) -> Vec<usize> {
+pub(crate) fn samples(selectors: &[Placed], devices: &[Judged<'_>], among: &[usize]) -> Vec<usize> {
     const MOST: usize = 48;
     let mut seen = std::collections::HashSet::new();
     let mut samples = Vec::new();

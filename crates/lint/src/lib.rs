@@ -52,12 +52,20 @@ pub fn lint(documents: &[Document], fleet: Option<&Fleet>) -> Vec<Finding> {
         objects.extend(Object::all_of(document, &mut findings));
     }
     let mut world = World::new(fleet, &objects);
+    // Classes first: what is wrong with a class isn't told again of each claim.
+    for object in &objects {
+        if let Body::Class(class) = &object.body {
+            classes::lint(object, class, &mut world, &mut findings);
+            if findings.any_in(object) {
+                world.faulty.insert(object.name.clone());
+            }
+        }
+    }
     for object in &objects {
         match &object.body {
-            Body::Class(class) => classes::lint(object, class, &mut world, &mut findings),
             Body::Claim(claim) => claims::lint(object, claim, &mut world, &mut findings),
             Body::Pod => pods::lint(object, &world, &mut findings),
-            Body::Other => {}
+            Body::Class(_) | Body::Other => {}
         }
     }
     extended::lint(&objects, &world, &mut findings);

@@ -56,7 +56,11 @@ impl<'d> Object<'d> {
 
     /// `DeviceClass hopper`.
     pub(crate) fn title(&self) -> String {
-        if self.name.is_empty() { self.kind.clone() } else { format!("{} {}", self.kind, self.name) }
+        if self.name.is_empty() {
+            self.kind.clone()
+        } else {
+            format!("{} {}", self.kind, self.name)
+        }
     }
 }
 
@@ -99,8 +103,18 @@ fn unfold<'d>(
 /// Brings the object to v1 and decodes it.
 fn decode(object: &Object<'_>, findings: &mut Findings) -> Body {
     if object.kind.is_empty() {
-        let message = "kind is missing: this is no Kubernetes object";
-        findings.add(object, &object.root, Severity::Error, Rule::ApiShape, message);
+        // Values and settings lie beside manifests.
+        let is_object = object.value.get("apiVersion").is_some();
+        let severity = if is_object { Severity::Error } else { Severity::Hint };
+        let message = "kind is missing: write apiVersion and kind if this is a Kubernetes object";
+        findings.add(object, &object.root, severity, Rule::ApiShape, message);
+        return Body::Other;
+    }
+    if let Some(pointer) = shape::unsound(object.value) {
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        let message = format!("{field} is no object: write fields under it");
+        let path = object.root.keys(&field);
+        findings.add(object, &path, Severity::Error, Rule::ApiShape, message);
         return Body::Other;
     }
     let mut manifests = Manifests::default();

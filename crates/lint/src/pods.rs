@@ -91,9 +91,7 @@ fn container_claim(
         return;
     };
     let source = entry.get("source").unwrap_or(entry);
-    let key = |name: &str, is_template| {
-        (object.namespace.clone(), name.to_owned(), is_template)
-    };
+    let key = |name: &str, is_template| (object.namespace.clone(), name.to_owned(), is_template);
     let claim_name = text(&source["resourceClaimName"]);
     let template = text(&source["resourceClaimTemplateName"]);
     let requests = world.claims.get(&key(claim_name, false));
@@ -119,9 +117,9 @@ fn named(
     }
     let base = request.split('/').next().unwrap_or_default();
     let known: Vec<&str> = requests.iter().map(|known| known.name.as_str()).collect();
-    let holder = requests.iter().find(|known| {
-        known.name == base || known.alternatives.iter().any(|name| name == request)
-    });
+    let holder = requests
+        .iter()
+        .find(|known| known.name == base || known.alternatives.iter().any(|name| name == request));
     let fix = match (holder, nearest(request, &known)) {
         (Some(holder), _) => format!("alternatives can't be named, write request: {}", holder.name),
         (None, Some(near)) => format!("did you mean {near}?"),

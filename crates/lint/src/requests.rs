@@ -30,6 +30,11 @@ impl Asked<'_> {
         self.name.split('/').next().unwrap_or_default()
     }
 
+    /// Whether it is one alternative of several.
+    pub(crate) fn is_alternative(&self) -> bool {
+        self.name.contains('/')
+    }
+
     /// Whether a constraint or config that names `name` is about it.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.name == name || self.base() == name

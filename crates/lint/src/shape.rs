@@ -13,11 +13,38 @@ use crate::path::Path;
 
 /// Fields of the resource API, to find the one that was meant.
 const FIELDS: &[&str] = &[
-    "adminAccess", "allocationMode", "capacity", "cel", "claims", "config", "constraints", "count",
-    "deviceClassName", "devices", "distinctAttribute", "driver", "effect", "exactly", "expression",
-    "extendedResourceName", "firstAvailable", "key", "matchAttribute", "metadata", "name", "opaque",
-    "operator", "parameters", "request", "requests", "resourceClaimName",
-    "resourceClaimTemplateName", "selectors", "spec", "tolerations", "value",
+    "adminAccess",
+    "allocationMode",
+    "capacity",
+    "cel",
+    "claims",
+    "config",
+    "constraints",
+    "count",
+    "deviceClassName",
+    "devices",
+    "distinctAttribute",
+    "driver",
+    "effect",
+    "exactly",
+    "expression",
+    "extendedResourceName",
+    "firstAvailable",
+    "key",
+    "matchAttribute",
+    "metadata",
+    "name",
+    "opaque",
+    "operator",
+    "parameters",
+    "request",
+    "requests",
+    "resourceClaimName",
+    "resourceClaimTemplateName",
+    "selectors",
+    "spec",
+    "tolerations",
+    "value",
 ];
 
 /// What is wrong with the shape; `manifests` is the object alone, brought to v1.
@@ -37,17 +64,36 @@ pub(crate) fn lint(object: &Object<'_>, manifests: &Manifests, findings: &mut Fi
         return pod_fields(object, findings);
     };
     // With fields of another version there is nothing to compare; that is said already.
-    if manifests.refused.is_empty() && !is_flat(object)
+    if manifests.refused.is_empty()
+        && !is_flat(object)
         && let Ok(decoded) = decoded
     {
         compare(object, &object.root, object.value, &decoded, findings);
     }
 }
 
+/// The first part that must be an object and isn't; then nothing can be looked for in it.
+pub(crate) fn unsound(value: &Value) -> Option<&'static str> {
+    const OBJECTS: &[&str] = &[
+        "/metadata",
+        "/spec",
+        "/spec/template",
+        "/spec/template/metadata",
+        "/spec/template/spec",
+        "/spec/jobTemplate",
+        "/spec/jobTemplate/spec",
+        "/spec/jobTemplate/spec/template",
+        "/spec/jobTemplate/spec/template/metadata",
+        "/spec/jobTemplate/spec/template/spec",
+    ];
+    let is_other = |part: &Value| !part.is_object() && !part.is_null();
+    OBJECTS.iter().copied().find(|pointer| value.pointer(pointer).is_some_and(is_other))
+}
+
 /// `problem: fix`.
 pub(crate) fn sentence(advice: &Advice) -> String {
     match &advice.fix {
-        Some(fix) => format!("{}: {fix}", advice.problem),
+        Some(fix) => format!("{}: {fix}", advice.problem.trim_end_matches(':')),
         None => advice.problem.clone(),
     }
 }
@@ -61,7 +107,12 @@ fn deprecated(object: &Object<'_>, manifests: &Manifests, findings: &mut Finding
     let version = object.value["apiVersion"].as_str().unwrap_or_default();
     let Some(version) = version.strip_prefix("resource.k8s.io/") else { return };
     let old = version.starts_with("v1beta") || version.starts_with("v1alpha");
-    if !old || !matches!(object.kind.as_str(), "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate") {
+    if !old
+        || !matches!(
+            object.kind.as_str(),
+            "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate"
+        )
+    {
         return;
     }
     let message = match manifests.warnings.first() {
@@ -127,13 +178,7 @@ fn compare(
     }
 }
 
-fn unknown(
-    object: &Object<'_>,
-    path: &Path,
-    name: &str,
-    known: &[&str],
-    findings: &mut Findings,
-) {
+fn unknown(object: &Object<'_>, path: &Path, name: &str, known: &[&str], findings: &mut Findings) {
     let fix = match nearest(name, known) {
         Some(near) if near != name => format!("did you mean {near}?"),
         Some(_) => "it belongs elsewhere".to_owned(),

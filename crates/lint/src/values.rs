@@ -17,8 +17,18 @@ use crate::world::World;
 const BRANDS: &[&str] = &["NVIDIA", "Tesla", "Quadro", "GeForce", "GRID", "TITAN", "Unknown"];
 /// `architecture` as it is published.
 const ARCHITECTURES: &[&str] = &[
-    "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper",
-    "Blackwell", "Orin", "Rubin", "Unknown",
+    "Kepler",
+    "Maxwell",
+    "Pascal",
+    "Volta",
+    "Turing",
+    "Ampere",
+    "Ada Lovelace",
+    "Hopper",
+    "Blackwell",
+    "Orin",
+    "Rubin",
+    "Unknown",
 ];
 /// Sizes in GB that products are named by; what the driver reports is less.
 const SIZES: &[i64] = &[8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 144, 180, 192, 288];
@@ -75,11 +85,7 @@ fn unlikely(comparison: &Comparison, world: &World<'_>) -> Option<(Severity, Str
     }
 }
 
-fn product(
-    wanted: &str,
-    operator: Operator,
-    world: &World<'_>,
-) -> Option<(Severity, String)> {
+fn product(wanted: &str, operator: Operator, world: &World<'_>) -> Option<(Severity, String)> {
     if !matches!(operator, Operator::Equals | Operator::In | Operator::StartsWith)
         || BRANDS.iter().any(|brand| wanted.starts_with(brand))
         || wanted.is_empty()

@@ -1,6 +1,7 @@
 //! The devices and classes that documents are judged against: a fleet's, or the stand-in; and
 //! always the odd ones that break selectors some day.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use gpu_dra_allocator::device_view;
@@ -15,6 +16,8 @@ use crate::reference::{DRIVER, reference};
 const CLASSES: &str = include_str!("../../../deploy/deviceclasses.yaml");
 /// A driver that nobody has.
 const FOREIGN: &str = "another-driver.example.com";
+/// The pool of devices that are in no fleet.
+const ANY_POOL: &str = "any-node";
 /// Values of one attribute that are kept to be named.
 const MOST_VALUES: usize = 48;
 
@@ -46,19 +49,26 @@ pub(crate) enum Origin {
 
 /// A device that selectors are judged on.
 #[derive(Debug)]
-pub(crate) struct Judged {
-    pub(crate) driver: String,
-    pub(crate) pool: String,
-    pub(crate) device: Device,
+pub(crate) struct Judged<'f> {
+    pub(crate) driver: &'f str,
+    pub(crate) pool: &'f str,
+    pub(crate) device: Cow<'f, Device>,
     pub(crate) view: DeviceView,
     pub(crate) origin: Origin,
+}
+
+impl Judged<'_> {
+    /// The device by itself: free of counters that are elsewhere, and of taints.
+    pub(crate) fn bare_device(&self) -> Device {
+        Device { consumes_counters: None, taints: None, ..self.device.as_ref().clone() }
+    }
 }
 
 /// Everything that documents are judged against.
 #[derive(Debug)]
 pub(crate) struct World<'f> {
     pub(crate) fleet: Option<&'f Fleet>,
-    pub(crate) devices: Vec<Judged>,
+    pub(crate) devices: Vec<Judged<'f>>,
     /// Devices that have every name, and every value up to a number, for advice to rest on.
     pub(crate) catalog: Vec<ResourceSlice>,
     /// Classes by name; those of the documents in front of the fleet's.
@@ -69,6 +79,8 @@ pub(crate) struct World<'f> {
     pub(crate) namespaces: BTreeMap<String, bool>,
     /// The claims and templates among the documents.
     pub(crate) claims: BTreeMap<ClaimKey, Vec<ClaimRequest>>,
+    /// Classes among the documents that something is wrong with.
+    pub(crate) faulty: BTreeSet<String>,
     selected: BTreeMap<String, Option<Vec<usize>>>,
 }
 
@@ -95,6 +107,7 @@ impl<'f> World<'f> {
             all_classes: fleet.is_some_and(|fleet| fleet.classes.is_some()),
             namespaces: BTreeMap::new(),
             claims: BTreeMap::new(),
+            faulty: BTreeSet::new(),
             selected: BTreeMap::new(),
         };
         world.add_devices();
@@ -102,8 +115,7 @@ impl<'f> World<'f> {
         for object in objects {
             match &object.body {
                 Body::Claim(claim) => {
-                    let key =
-                        (object.namespace.clone(), object.name.clone(), claim.is_template);
+                    let key = (object.namespace.clone(), object.name.clone(), claim.is_template);
                     world.claims.insert(key, crate::requests::names(&claim.claim));
                 }
                 Body::Other if object.kind == "Namespace" => {
@@ -120,33 +132,30 @@ impl<'f> World<'f> {
     fn add_devices(&mut self) {
         let fleet = self.fleet;
         for slice in fleet.iter().flat_map(|fleet| &fleet.slices) {
+            let (driver, pool) = (slice.spec.driver.as_str(), slice.spec.pool.name.as_str());
             for device in slice.spec.devices.iter().flatten() {
-                self.add(&slice.spec.driver, &slice.spec.pool.name, device, Origin::Fleet);
+                self.add(driver, pool, Cow::Borrowed(device), Origin::Fleet);
             }
         }
         let reference = reference();
         if !self.devices.iter().any(|judged| judged.driver == DRIVER) {
-            for device in &reference.full {
-                self.add(DRIVER, "any-node", device, Origin::Reference);
+            for device in reference.full {
+                self.add(DRIVER, ANY_POOL, Cow::Owned(device), Origin::Reference);
             }
         }
-        for device in &reference.bare {
-            self.add(DRIVER, "any-node", device, Origin::Bare);
-        }
         self.catalog = catalog(&self.devices);
+        for device in reference.bare {
+            self.add(DRIVER, ANY_POOL, Cow::Owned(device), Origin::Bare);
+        }
         let foreign = Device { name: "device-0".to_owned(), ..Device::default() };
-        self.add(FOREIGN, "any-node", &foreign, Origin::Foreign);
+        self.add(FOREIGN, ANY_POOL, Cow::Owned(foreign), Origin::Foreign);
     }
 
-    fn add(&mut self, driver: &str, pool: &str, device: &Device, origin: Origin) {
+    fn add(&mut self, driver: &'f str, pool: &'f str, device: Cow<'f, Device>, origin: Origin) {
         let mut slice = ResourceSlice::default();
         driver.clone_into(&mut slice.spec.driver);
         // A device with a capacity that is no quantity can't be in a cluster.
-        let Ok(view) = device_view(&slice, device) else { return };
-        let mut device = device.clone();
-        device.consumes_counters = None;
-        device.taints = None;
-        let (driver, pool) = (driver.to_owned(), pool.to_owned());
+        let Ok(view) = device_view(&slice, &device) else { return };
         self.devices.push(Judged { driver, pool, device, view, origin });
     }
 
@@ -229,7 +238,7 @@ impl<'f> World<'f> {
 }
 
 /// The devices that show a name, value or maximum for the first time, one slice a driver.
-fn catalog(devices: &[Judged]) -> Vec<ResourceSlice> {
+fn catalog(devices: &[Judged<'_>]) -> Vec<ResourceSlice> {
     let mut seen: HashSet<String> = HashSet::new();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut largest: BTreeMap<String, f64> = BTreeMap::new();
@@ -259,15 +268,15 @@ fn catalog(devices: &[Judged]) -> Vec<ResourceSlice> {
             }
         }
         if is_new {
-            let slice = slices.entry(&judged.driver).or_insert_with(|| {
+            let slice = slices.entry(judged.driver).or_insert_with(|| {
                 let mut slice = ResourceSlice::default();
-                slice.spec.driver.clone_from(&judged.driver);
+                judged.driver.clone_into(&mut slice.spec.driver);
                 slice.spec.node_name = Some("elsewhere".to_owned());
                 slice.spec.pool.name = "elsewhere".to_owned();
                 slice.spec.pool.resource_slice_count = 1;
                 slice
             });
-            slice.spec.devices.get_or_insert_default().push(judged.device.clone());
+            slice.spec.devices.get_or_insert_default().push(judged.bare_device());
         }
     }
     slices.into_values().collect()

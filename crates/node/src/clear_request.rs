@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use gpu_dra_model::{DeviceName, GpuUuid, NodeName};
 use k8s_openapi::api::core::v1::Node;
-use tokio::sync::watch;
 
-use crate::health::{News, Told};
+use crate::health::{News, Told, ToldReceiver};
 
 /// The Node's annotation: `<device or GPU UUID>[/<taint key>][#<anything>]`.
 pub const ANNOTATION: &str = "gpu.nvidia.com/clear-taint";
@@ -75,7 +74,7 @@ impl std::str::FromStr for ClearRequest {
 pub(crate) async fn follow(
     client: kube::Client,
     node: NodeName,
-    mut told: watch::Receiver<Option<Arc<Told>>>,
+    mut told: ToldReceiver,
     news: Sender<News>,
     interval: Duration,
 ) {

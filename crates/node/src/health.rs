@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use gpu_dra_executor::Journal;
 use gpu_dra_health::{
-    Cleared, GpuEvent, Part, Policy, Report, State, Taint, Tracker, UnixSeconds, Verdict,
+    Cleared, EventKind, GpuEvent, HealthReading, Part, Policy, Report, State, Taint, Tracker,
+    UnixSeconds, Verdict,
 };
 use gpu_dra_host::{FileError, Files};
 use gpu_dra_model::inventory::{GpuInstance, Mig};
 use gpu_dra_model::{BootId, DeviceKind, DeviceName, GpuUuid};
-use gpu_dra_nvml::{Gpus, Heard, Watching};
+use gpu_dra_nvml::{Gpus, Heard, OpenError, Watching};
 use gpu_dra_slices::{PackError, PackedPool, tainted};
 use k8s_openapi::api::resource::v1::DeviceTaint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -60,6 +61,9 @@ pub struct Told {
     pub reports: BTreeMap<DeviceName, Report>,
 }
 
+/// Where the latest is told; None until the first survey.
+pub type ToldReceiver = watch::Receiver<Option<Arc<Told>>>;
+
 /// What a health watch needs.
 pub struct Parts<'a> {
     /// The GPUs.
@@ -102,7 +106,7 @@ impl HealthWatch {
     ///
     /// # Errors
     /// When what is kept can't be read.
-    pub fn new(parts: Parts<'_>) -> Result<(Self, watch::Receiver<Option<Arc<Told>>>), FileError> {
+    pub fn new(parts: Parts<'_>) -> Result<(Self, ToldReceiver), FileError> {
         let Parts { gpus, files, dir, boot_id, policy, journal, announcer } = parts;
         let (store, tracker) = HealthStore::open(files, dir, boot_id, policy)?;
         let (told, receiver) = watch::channel(None);
@@ -198,7 +202,11 @@ impl HealthWatch {
         self.tracker.event(event, &instances, now);
         let same = |(gpu, kind, _): &(&GpuUuid, _, u64)| **gpu == event.gpu && *kind == event.kind;
         let times = self.tracker.counts().find(same).map_or(0, |(_, _, times)| times);
-        tracing::info!(gpu = %event.gpu, event = ?event.kind, times, "GPU event");
+        if event.kind == EventKind::MigConfigChange {
+            tracing::debug!(gpu = %event.gpu, times, "MIG devices have changed");
+        } else {
+            tracing::info!(gpu = %event.gpu, event = ?event.kind, times, "GPU event");
+        }
     }
 
     /// The GPU's instances now, or as they were seen last.
@@ -226,7 +234,14 @@ impl HealthWatch {
 
     /// Asks one GPU. True if that is news.
     fn read(&mut self, gpu: &GpuUuid, now: UnixSeconds) -> bool {
-        match self.gpus.health(gpu) {
+        let reading = match self.gpus.health(gpu) {
+            // A driver that has no GPU at all.
+            Err(OpenError::NoGpus | OpenError::GpusUnused { .. }) => {
+                Ok(HealthReading { lost: Some(true), ..HealthReading::default() })
+            }
+            answer => answer,
+        };
+        match reading {
             Ok(reading) => {
                 let is_news = self.tracker.reading(gpu, &reading, now);
                 self.register |= is_news;

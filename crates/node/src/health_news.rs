@@ -64,7 +64,7 @@ fn change(topic: Topic, devices: Vec<DeviceName>) -> Change {
     let first = devices.first().map(DeviceName::as_str).unwrap_or_default();
     let whom = match devices.len() {
         0 | 1 => format!("{first} ({gpu})"),
-        n => format!("{first} ({gpu}) and {} more devices of it", n - 1),
+        n => format!("{first} ({gpu}) and {} more of its devices", n - 1),
     };
     let (severity, reason, message) = match come {
         Some((value, verdict)) => {
@@ -75,10 +75,10 @@ fn change(topic: Topic, devices: Vec<DeviceName>) -> Change {
                 Verdict::NoSchedule | Verdict::NoExecute => "DeviceTainted",
             };
             let taint = format!("{key}{value}:{}", taint.effect());
-            (Severity::Warning, reason, format!("{whom} is tainted {taint}. {why}"))
+            (Severity::Warning, reason, format!("taint {taint} on {whom}: {why}"))
         }
         None => {
-            let message = format!("{whom} has no taint {key} any more. It was: {why}");
+            let message = format!("no more taint {key} on {whom}; it was: {why}");
             (Severity::Normal, "DeviceTaintGone", message)
         }
     };

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clear_request;
-use crate::health::{HealthWatch, News, Told};
+use crate::health::{HealthWatch, News, ToldReceiver};
 use crate::survey::Survey;
 
 /// Requests to clear are looked for after so many readings, while something is tainted.
@@ -38,7 +38,7 @@ impl Drop for HealthTask {
 /// Starts it. GPUs are read each `interval`.
 pub(crate) fn start(
     watch: HealthWatch,
-    told: watch::Receiver<Option<Arc<Told>>>,
+    told: ToldReceiver,
     driver: Arc<Driver>,
     survey: watch::Receiver<Option<Arc<Survey>>>,
     (client, node): (kube::Client, NodeName),

@@ -8,12 +8,12 @@ use gpu_dra_health::{Report, State};
 use gpu_dra_kubelet::{DeviceHealth, HealthState};
 use tokio::sync::watch;
 
-use crate::health::Told;
+use crate::health::{Told, ToldReceiver};
 use crate::mps_watch::Troubles;
 
 /// The list, made anew whenever either side has news.
 pub(crate) fn healths(
-    mut told: watch::Receiver<Option<Arc<Told>>>,
+    mut told: ToldReceiver,
     mut troubles: watch::Receiver<Troubles>,
 ) -> watch::Receiver<Arc<Vec<DeviceHealth>>> {
     let (sender, receiver) = watch::channel(Arc::default());

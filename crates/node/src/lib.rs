@@ -1,8 +1,9 @@
 //! The node agent: what runs on each GPU node.
 //!
 //! ```text
-//! survey thread: NVML ──▶ Inventory ──names, slices──▶ Survey ──watch──▶ publisher ──▶ API server
-//!                                                        │
+//! survey thread: NVML ──▶ Inventory ──names, slices──▶ Survey ──▶ health ──▶ publisher ──▶ API server
+//! events thread: NVML ──▶ Xids ─────────────────────────────────▶ thread ──▶ health stream
+//!                                                        │         (readings, taints)
 //! kubelet ──gRPC──▶ service ── GET claim ── executor ◀───┘ (which devices there are)
 //!                                  ├─ journal (one file a claim)
 //!                                  ├─ effects: hardware steps, content of the CDI spec

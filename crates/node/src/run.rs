@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::claim_source::ApiServer;
 use crate::events::{self, Announcer};
-use crate::health::{HealthWatch, Parts, Told};
+use crate::health::{HealthWatch, Parts, ToldReceiver};
 use crate::machine::{Machine, MpsHost};
 use crate::mps_watch::MpsWatch;
 use crate::readiness::Readiness;
@@ -291,9 +291,7 @@ async fn keep_recovering(
 }
 
 /// The pools to be published, for as long as there are both news and a publisher.
-fn desired(
-    mut told: watch::Receiver<Option<Arc<Told>>>,
-) -> watch::Receiver<Option<Arc<gpu_dra_slices::PackedPool>>> {
+fn desired(mut told: ToldReceiver) -> watch::Receiver<Option<Arc<gpu_dra_slices::PackedPool>>> {
     let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
         loop {

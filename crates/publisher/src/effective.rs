@@ -37,8 +37,12 @@ impl Limits {
         }
         let mut lacks = false;
         for path in dropped_fields(sent, got) {
-            if let Some(feature) = path.feature() {
-                lacks |= self.missing.insert(feature);
+            if let Some(feature) = path.feature()
+                && self.missing.insert(feature)
+            {
+                lacks = true;
+                let gate = feature.gate();
+                warn!(gate, "the API server drops {feature}: what needs them is not published");
             }
             if !self.dropped.contains(&path) {
                 warn!(%path, "the API server dropped a field: its feature gate is off");

@@ -85,7 +85,8 @@ fn plain(mut spec: ResourceSliceSpec) -> ResourceSliceSpec {
     spec
 }
 
-/// The server sets `timeAdded` of a taint; an unchanged taint keeps it.
+/// An unchanged taint keeps its `timeAdded`, which the server sets where nobody does. Two agents
+/// side by side, in an update, may have seen the same event a second apart.
 pub(crate) fn keep_times(wanted: &mut ResourceSliceSpec, existing: &ResourceSliceSpec) {
     let old: BTreeMap<&str, &Device> =
         existing.devices.iter().flatten().map(|device| (device.name.as_str(), device)).collect();
@@ -96,8 +97,8 @@ pub(crate) fn keep_times(wanted: &mut ResourceSliceSpec, existing: &ResourceSlic
                 (&other.key, &other.value, &other.effect)
                     == (&taint.key, &taint.value, &taint.effect)
             });
-            if let (None, Some(same)) = (&taint.time_added, same) {
-                taint.time_added.clone_from(&same.time_added);
+            if let Some(known) = same.and_then(|same| same.time_added.as_ref()) {
+                taint.time_added = Some(known.clone());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -17,6 +18,9 @@ use super::review::review;
 
 /// A review holds the object twice at most, and the API takes objects of 1.5 MiB.
 const MAX_BODY: usize = 4 << 20;
+
+/// How long a client may take for its first request.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The path of the webhook.
 pub const PATH: &str = "/validate-resource-claim-parameters";
@@ -38,7 +42,8 @@ pub(crate) async fn webhook(
         .route(PATH, post(answer))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(Arc::new(driver));
-    axum_server::from_tcp_rustls(listener, tls)?.serve(router.into_make_service()).await
+    let server = axum_server::from_tcp_rustls(listener, tls)?;
+    server.first_request_timeout(PATIENCE).serve(router.into_make_service()).await
 }
 
 async fn answer(State(driver): State<Arc<DriverName>>, body: Bytes) -> Response {

@@ -11,7 +11,7 @@ use super::gpuclass::GROUP;
 pub const MADE_FROM: &str = "gpu-dra.io/made-from";
 
 /// What a DeviceClass was made from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// One of the standard classes.
     Standard,

@@ -203,8 +203,19 @@ impl Fleet {
     /// read: they are of no class, and one of them stops pods of classes that aren't guarded.
     #[must_use]
     pub fn strangers(&self) -> u64 {
-        let strange = |id: &ShapeId| self.shapes.get(*id).is_some_and(|s| s.lacks_contract());
-        self.numbers.iter().filter(|(id, _)| strange(id)).map(|(_, number)| number.all).sum()
+        let strange = self.numbers.iter().filter(|(id, _)| self.is_strange(**id));
+        strange.map(|(_, number)| number.all).sum()
+    }
+
+    /// A pool that has such devices.
+    #[must_use]
+    pub fn pool_of_strangers(&self) -> Option<&str> {
+        let has_some = |pool: &Pool| pool.share.numbers.keys().any(|id| self.is_strange(*id));
+        self.pools.iter().find(|(_, pool)| has_some(pool)).map(|(name, _)| &**name)
+    }
+
+    fn is_strange(&self, id: ShapeId) -> bool {
+        self.shapes.get(id).is_some_and(shape::Shape::lacks_contract)
     }
 
     /// Kinds of device that were ever published.

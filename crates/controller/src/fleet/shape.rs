@@ -28,6 +28,8 @@ struct Key {
 pub(crate) struct Shape {
     /// A device of it, which stands for all; None where it has a capacity that is no quantity.
     view: Option<DeviceView>,
+    /// Whether selectors can read all attributes; if not, each is an error.
+    is_readable: bool,
     /// `type`
     pub(crate) device_type: Option<String>,
     /// `productName`
@@ -53,9 +55,9 @@ impl Shape {
         self.view.as_ref().map(|view| selector.explain(view)).unwrap_or_default()
     }
 
-    /// Why this device is a danger to all: no class can be sure of it.
+    /// Whether a class that counts on what the driver publishes can fail on it.
     pub(crate) fn lacks_contract(&self) -> bool {
-        self.view.is_none() || self.device_type.is_none()
+        !self.is_readable || self.view.is_none() || self.device_type.is_none()
     }
 }
 
@@ -84,6 +86,7 @@ impl Shapes {
         let quantity = |(name, text): &(String, String)| Some((name.clone(), text.parse().ok()?));
         self.shapes.push(Shape {
             view: device_view(slice, device).ok(),
+            is_readable: key.is_readable,
             device_type: text("type"),
             product: text("productName"),
             profile: text("profile"),

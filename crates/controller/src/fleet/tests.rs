@@ -194,6 +194,9 @@ fn what_the_fleet_has_and_what_comes_near() {
     unreadable["attributes"]["driverVersion"] = json!({"version": "570.124.06"});
     fleet.put_slice(&slice("b", vec![unreadable]));
     assert!(fleet.tally(&selector(GPU)).error.is_some());
+    assert_eq!(fleet.strangers(), 2);
+    fleet.remove_slice("a-0");
+    assert_eq!(fleet.pool_of_strangers(), Some("b"));
 }
 
 /// 5,000 nodes of eight GPUs: any sequence of changes comes to what counting anew gives, and

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
 use crate::declare::{Origin, owner};
 
@@ -19,6 +20,8 @@ pub(crate) enum Judgement {
     Write,
     /// It is somebody else's; who, in a few words.
     Foreign(String),
+    /// It is ours, but this manager has set fields of its spec too.
+    Shared(String),
 }
 
 /// Judges a wanted class of this origin beside the stored one.
@@ -26,6 +29,11 @@ pub(crate) fn judge(wanted: &DeviceClass, origin: Origin, live: Option<&DeviceCl
     let Some(live) = live else { return Judgement::Write };
     if Origin::of(live) != Some(origin) || owner(live) != owner(wanted) {
         return Judgement::Foreign(whose(live));
+    }
+    if let Some(manager) = other_manager(live, |entry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some())
+    }) {
+        return Judgement::Shared(manager.to_owned());
     }
     if has(live, wanted) { Judgement::Good } else { Judgement::Write }
 }
@@ -58,9 +66,16 @@ fn whose(class: &DeviceClass) -> String {
     }
 }
 
-/// The first manager that isn't this controller.
+/// The first manager but this controller that has set anything.
 pub(crate) fn first_manager(class: &DeviceClass) -> Option<&str> {
-    let entries = class.metadata.managed_fields.iter().flatten();
+    other_manager(class, |_| true)
+}
+
+fn other_manager(
+    class: &DeviceClass,
+    counts: impl Fn(&ManagedFieldsEntry) -> bool,
+) -> Option<&str> {
+    let entries = class.metadata.managed_fields.iter().flatten().filter(|entry| counts(entry));
     let mut managers = entries.filter_map(|entry| entry.manager.as_deref());
     managers.find(|manager| *manager != FIELD_MANAGER)
 }

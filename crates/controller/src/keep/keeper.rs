@@ -22,7 +22,7 @@ use crate::error::RequestError;
 use crate::run::Settings;
 
 /// News that come together are dealt with together.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// After an error, no write before; doubled with each, up to the second.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub(crate) struct Keeper {
     watches: Watches,
     writer: Writer,
     state: State,
-    attempts: HashMap<String, Attempt>,
+    attempts: HashMap<(Origin, String), Attempt>,
     /// When each GpuClass's status was last written.
     told: HashMap<String, Instant>,
     count_pace: Duration,
@@ -84,7 +84,6 @@ impl Keeper {
                             self.not_before = None;
                         }
                         Err(error) => {
-                            eprintln!("ERR {}", chain(&error));
                             warn!(error = %chain(&error), "can't bring the classes in line");
                             let again = Instant::now() + self.wait;
                             self.not_before = Some(again);
@@ -108,8 +107,11 @@ impl Keeper {
             self.delete(&class).await?;
         }
         let wanted = self.state.wanted();
-        self.attempts.retain(|name, _| {
-            wanted.iter().any(|(_, class)| class.metadata.name.as_ref() == Some(name))
+        self.attempts.retain(|(origin, name), _| {
+            let is = |(o, class): &(Origin, DeviceClass)| {
+                o == origin && class.metadata.name.as_ref() == Some(name)
+            };
+            wanted.iter().any(is)
         });
         for (origin, class) in wanted {
             self.bring_in_line(origin, class).await?;
@@ -140,13 +142,17 @@ impl Keeper {
         wanted: DeviceClass,
     ) -> Result<(), RequestError> {
         let name = wanted.metadata.name.clone().unwrap_or_default();
+        let at = (origin, name.clone());
         let live = self.state.device_classes.get(&name);
         let seen = live.and_then(|live| live.metadata.resource_version.clone());
         let is_same = |attempt: &Attempt| attempt.wanted == wanted && attempt.seen == seen;
         let (standing, seen) = match judge(&wanted, origin, live) {
             Judgement::Good => (Standing::Applied, seen),
             Judgement::Foreign(whose) => (Standing::Foreign(whose), seen),
-            Judgement::Write if self.attempts.get(&name).is_some_and(is_same) => return Ok(()),
+            Judgement::Shared(manager) => {
+                (Standing::Contested(format!("{manager} has set fields of its spec")), seen)
+            }
+            Judgement::Write if self.attempts.get(&at).is_some_and(is_same) => return Ok(()),
             Judgement::Write => match self.writer.apply(&wanted, live).await {
                 Ok(Applied::Stored(stored)) => {
                     info!(class = name, "applied");
@@ -172,18 +178,19 @@ impl Keeper {
                 Err(error) => return Err(error),
             },
         };
-        let is_news = self.attempts.get(&name).is_none_or(|attempt| attempt.standing != standing);
+        let is_news = self.attempts.get(&at).is_none_or(|attempt| attempt.standing != standing);
         if is_news && standing != Standing::Applied {
             warn!(class = name, ?standing, "left alone");
         }
-        self.attempts.insert(name, Attempt { wanted, seen, standing });
+        self.attempts.insert(at, Attempt { wanted, seen, standing });
         Ok(())
     }
 
     /// Writes the status of a GpuClass if it is another; mere counts not too often.
     async fn tell(&mut self, name: &str) -> Result<(), RequestError> {
         let now = Instant::now();
-        let standing = self.attempts.get(name).map(|attempt| &attempt.standing);
+        let attempt = self.attempts.get(&(Origin::GpuClass, name.to_owned()));
+        let standing = attempt.map(|attempt| &attempt.standing);
         let Some(status) = self.state.status(name, standing, &Time(Timestamp::now())) else {
             return Ok(());
         };
@@ -217,6 +224,7 @@ impl Keeper {
         if strangers > self.strangers {
             warn!(
                 strangers,
+                pool = self.state.pool_of_strangers(),
                 "devices are published under the driver's name without the attribute type or \
                  with values that can't be read: a class that isn't guarded stops every pod; \
                  find who publishes them with kubectl get resourceslices"

@@ -202,6 +202,11 @@ impl State {
         Some(facts.status(now))
     }
 
+    /// A pool, of our driver's a node, that has some of them.
+    pub(crate) fn pool_of_strangers(&self) -> Option<&str> {
+        self.fleet.pool_of_strangers()
+    }
+
     /// Devices of the driver that no class can be sure of.
     pub(crate) fn strangers(&self) -> u64 {
         self.fleet.strangers()

@@ -95,7 +95,10 @@ impl Facts<'_> {
             Some(Standing::Contested(words)) => said(
                 false,
                 "Conflict",
-                format!("somebody else changed DeviceClass {name}, and it is left so: {words}"),
+                format!(
+                    "somebody else changed DeviceClass {name}, and it is left so ({words}): \
+                     delete it to have it made anew"
+                ),
             ),
             Some(Standing::Refused(words)) => {
                 said(false, "Refused", format!("the API server refuses the class: {words}"))

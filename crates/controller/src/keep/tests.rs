@@ -60,6 +60,11 @@ fn a_class_is_written_only_if_it_is_ours() {
         });
         assert_eq!(judge(Some(&theirs)), Judgement::Foreign(whose.to_owned()));
     }
+    let spec = json!({"f:spec": {"f:selectors": {}}});
+    let shared = with(want.clone(), |v| {
+        v["metadata"]["managedFields"] = json!([{"manager": "kubectl-edit", "fieldsV1": spec}]);
+    });
+    assert_eq!(judge(Some(&shared)), Judgement::Shared("kubectl-edit".to_owned()));
     let of_another = wanted("other", &json!({"profile": "1g.10gb"}));
     assert_eq!(judge(Some(&of_another)), Judgement::Foreign("another GpuClass's".to_owned()));
 }

@@ -2,12 +2,15 @@
 
 pub(crate) mod bench;
 pub(crate) mod clear_taint;
+pub(crate) mod controller;
 pub(crate) mod demo;
 pub(crate) mod explain;
 mod explain_cluster;
 pub(crate) mod explain_fleet;
 mod health;
 pub(crate) mod inventory;
+pub(crate) mod lint;
+mod lint_files;
 pub(crate) mod log;
 pub(crate) mod mps_host;
 pub(crate) mod node;

@@ -16,11 +16,14 @@ use serde_json::json;
 
 use crate::world::{PROGRAM, World, make_foreign, prepare, unprepare};
 
-/// An agent that looks often.
+/// An agent that looks often, for which nothing is over by itself.
 async fn agent(world: &World) -> (Agent, Plugin) {
+    let policy = world.rig.dir().join("lasting.json");
+    std::fs::write(&policy, r#"{"settledReadings": 1000000}"#).unwrap();
     let (mut agent, plugin) = world
         .agent_with(|command| {
             command.args(["--health-ms", "20", "--rescan-ms", "20", "--retry-ms", "20"]);
+            command.arg("--health-policy").arg(&policy);
         })
         .await;
     world.until(&mut agent, || world.is_complete()).await;
@@ -31,7 +34,8 @@ async fn agent(world: &World) -> (Agent, Plugin) {
 /// What happens before the agent listens is for nobody.
 async fn until_heard(world: &World, agent: &mut Agent) {
     let log = agent.log.clone();
-    let listens = || std::fs::read_to_string(&log).unwrap().contains("whose events are heard heard=");
+    let listens =
+        || std::fs::read_to_string(&log).unwrap().contains("whose events are heard heard=");
     world.until(agent, || async { listens() }).await;
 }
 
@@ -217,6 +221,33 @@ async fn a_gpu_that_is_lost_is_tainted_alone_and_cannot_be_had_until_it_is_back(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_gpu_that_is_partitioned_keeps_its_devices() {
+    let world = World::new("2xh100").await;
+    let (mut agent, plugin) = agent(&world).await;
+    let names = || async {
+        let slices = world.published().await;
+        let devices = slices.into_iter().flat_map(|slice| slice.spec.devices.unwrap_or_default());
+        devices.map(|device| device.name).collect::<BTreeSet<_>>()
+    };
+    let all = names().await;
+    let part = world.claim("part", &["gpu-0-mig-1g10gb-19-6"], &[]).await;
+    prepare(&plugin, &part).await.unwrap();
+    control(&world, |control| {
+        control.gpus.entry("0".to_owned()).or_default().lost = Some(Lost::Dropped);
+    });
+    let its: BTreeSet<_> = all.iter().filter(|name| name.starts_with("gpu-0")).cloned().collect();
+    world
+        .until(&mut agent, || async {
+            taints(&world).await.into_keys().collect::<BTreeSet<_>>() == its
+        })
+        .await;
+    assert_eq!(names().await, all);
+    control(&world, |control| control.gpus.clear());
+    until_tainted(&world, &mut agent, &[]).await;
+    unprepare(&plugin, &part).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_loses_its_only_gpu_says_so() {
     let world = World::new("1xl4").await;
     let (mut agent, _plugin) = agent(&world).await;
@@ -254,7 +285,8 @@ async fn an_event_of_an_instance_taints_the_devices_that_lie_there() {
     assert_eq!(told(&plugin, HealthApi::V1, middle).await.state, HealthState::Healthy);
     // The scheduler looks at what can be had first.
     let slices = world.published().await;
-    let names: Vec<_> = slices.into_iter().flat_map(|s| s.spec.devices.unwrap_or_default()).collect();
+    let names: Vec<_> =
+        slices.into_iter().flat_map(|s| s.spec.devices.unwrap_or_default()).collect();
     let last: BTreeSet<String> =
         names.iter().rev().take(tainted.len()).map(|device| device.name.clone()).collect();
     assert_eq!(last, tainted);
@@ -280,8 +312,7 @@ async fn an_event_of_a_static_instance_taints_that_alone() {
     let instances = world.rig.staged.state_dir.state().unwrap().gpus[0].instances.clone();
     let sick = instances.iter().find(|instance| instance.placement.start == 1).unwrap();
     raise(&world, Event { gpu_instance: Some(sick.id), ..Event::xid("0", 95) });
-    let one: &[(&str, &[&str])] =
-        &[("gpu-0-mig-1g5gb-19-1", &["gpu.nvidia.com/xid=95:NoExecute"])];
+    let one: &[(&str, &[&str])] = &[("gpu-0-mig-1g5gb-19-1", &["gpu.nvidia.com/xid=95:NoExecute"])];
     until_tainted(&world, &mut agent, one).await;
     clear(&world, &["gpu-0-mig-1g5gb-19-1"]);
     until_tainted(&world, &mut agent, &[]).await;

@@ -76,7 +76,9 @@ async fn a_gpu_that_goes_and_comes_keeps_its_place() {
             let mut taints = device.taints.iter().flatten();
             taints.any(|taint| taint.key == "gpu.nvidia.com/gpu-lost")
         });
-        lost.map(|device| device.name).filter(|name| name.matches('-').count() == 1).collect::<Vec<_>>()
+        lost.map(|device| device.name)
+            .filter(|name| name.matches('-').count() == 1)
+            .collect::<Vec<_>>()
     };
     world.until(&mut agent, || async { tainted().await == vec!["gpu-1".to_owned()] }).await;
     assert_eq!(names().await, all);

@@ -24,7 +24,8 @@ pub(super) fn lint(
     if request.admin {
         admin_access(object, claim, request, world, findings);
     } else if request.class == MONITOR_CLASS {
-        let message = format!("devices of class {MONITOR_CLASS} are for monitoring: add adminAccess: true");
+        let message =
+            format!("devices of class {MONITOR_CLASS} are for monitoring: add adminAccess: true");
         let path = request.path.key("deviceClassName");
         findings.add(object, &path, Severity::Error, Rule::AdminAccess, message);
     }
@@ -48,15 +49,21 @@ fn admin_access(
         findings.add(object, &path, severity, Rule::AdminAccess, message);
     };
     let namespace = &object.namespace;
-    let label = format!("kubectl label namespace {namespace} resource.kubernetes.io/admin-access=true");
+    let label =
+        format!("kubectl label namespace {namespace} resource.kubernetes.io/admin-access=true");
     match world.namespaces.get(namespace) {
         Some(true) => {}
         Some(false) => {
-            add(Severity::Error, format!("adminAccess is refused in namespace {namespace}: {label}"));
+            add(
+                Severity::Error,
+                format!("adminAccess is refused in namespace {namespace}: {label}"),
+            );
         }
         None => {
             let what = if claim.is_template { "claims of it" } else { "it" };
-            let message = format!("the API server refuses {what} unless the namespace has the label: {label}");
+            let message = format!(
+                "the API server refuses {what} unless the namespace has the label: {label}"
+            );
             add(Severity::Hint, message);
         }
     }

@@ -9,9 +9,9 @@ fn case(name: &str, wanted: &[(&str, &[&str])]) {
     let found = worse(&findings(&text, Some(&fleet)));
     assert_eq!(found.len(), wanted.len(), "{found:#?}");
     for (start, words) in wanted {
-        let line = found.iter().find(|line| {
-            line.starts_with(start) && words.iter().all(|word| line.contains(word))
-        });
+        let line = found
+            .iter()
+            .find(|line| line.starts_with(start) && words.iter().all(|word| line.contains(word)));
         assert!(line.is_some(), "no {start} with {words:?} in {found:#?}");
     }
 }
@@ -170,10 +170,7 @@ fn findings_have_their_places() {
     let text = std::fs::read_to_string(data("cases/14-cel-wrong-case.yaml")).unwrap();
     let found = findings(&text, None);
     let [finding] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!(
-        finding.path,
-        "spec.spec.devices.requests[0].exactly.selectors[0].cel.expression"
-    );
+    assert_eq!(finding.path, "spec.spec.devices.requests[0].exactly.selectors[0].cel.expression");
     assert_eq!((finding.file.as_str(), finding.document, finding.line), ("test.yaml", 1, 18));
     let line = text.lines().nth(finding.line - 1).unwrap();
     assert!(line.contains("expression:"), "{line}");

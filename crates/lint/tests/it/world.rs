@@ -36,9 +36,8 @@ pub(crate) fn findings(text: &str, fleet: Option<&Fleet>) -> Vec<Finding> {
 
 /// `error cel-runtime: …`, those worse than a hint first.
 pub(crate) fn lines(findings: &[Finding]) -> Vec<String> {
-    let line = |finding: &Finding| {
-        format!("{} {}: {}", finding.severity, finding.rule, finding.message)
-    };
+    let line =
+        |finding: &Finding| format!("{} {}: {}", finding.severity, finding.rule, finding.message);
     findings.iter().map(line).collect()
 }
 

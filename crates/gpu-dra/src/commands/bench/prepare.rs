@@ -2,7 +2,7 @@
 //! cluster, turn by turn.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use gpu_dra_model::DriverName;
@@ -10,11 +10,14 @@ use gpu_dra_model::DriverName;
 use super::floor::Floor;
 use super::measure::{self, Measured, Times};
 use super::nvml_calls::NvmlCalls;
-use super::report::{self, Figures};
+use super::report::{self, Figures, Resident};
 use super::target::Target;
 use crate::cluster;
 use crate::commands::simulated::temporary_folder;
 use crate::rig::{DRIVER, Rig};
+
+/// After so long an agent without work has given back what it doesn't need.
+const SETTLING: Duration = Duration::from_secs(4);
 
 /// What to measure, and how often.
 #[derive(Debug, clap::Args)]
@@ -86,21 +89,23 @@ async fn simulated(args: &Args) -> anyhow::Result<(Vec<Figures>, Times)> {
         .await?;
     let visible = agent.started.elapsed();
     let plugin = rig.dial(&mut agent).await?;
-    let at_start = agent.resident_kib()?;
     // A driver that was installed seconds ago is looked at again for each claim.
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    tokio::time::sleep(SETTLING).await;
+    let start = agent.resident_kib()?;
     let profile = args.profile.as_deref();
     let target = Target::find(client, DriverName::new(DRIVER)?, plugin.endpoint(), profile).await?;
     let floor = Floor::new(rig.dir(), target.claims.clone())?;
     let nvml = args.profile.as_deref().map(|profile| NvmlCalls::new(&args.node, profile));
     let nvml = nvml.transpose()?;
     let (measured, floor) = turns(&[target], &floor, nvml.as_ref(), args.claims).await?;
-    let at_end = agent.resident_kib()?;
+    let busy = agent.resident_kib()?;
+    tokio::time::sleep(SETTLING).await;
+    let resident = Resident { start, busy, end: agent.resident_kib()? };
     let measured = measured.into_iter().next().unwrap_or_default();
     let figures = Figures {
         driver: DRIVER.to_owned(),
         measured,
-        resident_kib: Some((at_start, at_end)),
+        resident: Some(resident),
         visible_ms: Some(visible.as_secs_f64() * 1000.0),
     };
     Ok((vec![figures], floor))
@@ -125,7 +130,7 @@ async fn on_cluster(args: &Args, kubeconfig: &Path) -> anyhow::Result<(Vec<Figur
     let figures = targets.iter().zip(measured).map(|(target, measured)| Figures {
         driver: target.driver.to_string(),
         measured,
-        resident_kib: None,
+        resident: None,
         visible_ms: None,
     });
     Ok((figures.collect(), floor))

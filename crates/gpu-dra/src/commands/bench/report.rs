@@ -10,10 +10,20 @@ pub(super) struct Figures {
     pub(super) driver: String,
     /// Its times.
     pub(super) measured: Measured,
-    /// Resident memory after start and after all claims, in KiB, where it is our child.
-    pub(super) resident_kib: Option<(u64, u64)>,
+    /// Where it is our child.
+    pub(super) resident: Option<Resident>,
     /// Process start to slices visible in the API, in milliseconds, where it is our child.
     pub(super) visible_ms: Option<f64>,
+}
+
+/// Resident memory, in KiB.
+pub(super) struct Resident {
+    /// Some seconds after the start.
+    pub(super) start: u64,
+    /// With the last claim.
+    pub(super) busy: u64,
+    /// Some seconds after it.
+    pub(super) end: u64,
 }
 
 /// The p50 of Prepare over the p50 of the floor.
@@ -42,7 +52,9 @@ pub(super) fn json(all: &[Figures], floor: &Times) -> Value {
             "nvmlMake": times(&measured.nvml_make),
             "nvmlRemove": times(&measured.nvml_remove),
             "besideNvmlMs": beside_nvml(figures),
-            "residentKib": figures.resident_kib.map(|(start, end)| json!({"start": start, "end": end})),
+            "residentKib": figures.resident.as_ref().map(|resident| {
+                json!({"start": resident.start, "busy": resident.busy, "end": resident.end})
+            }),
             "startToVisibleMs": figures.visible_ms,
         })
     });
@@ -77,11 +89,12 @@ pub(super) fn print(all: &[Figures], floor: &Times) {
         if let Some(ratio) = ratio(figures, floor) {
             anstream::println!("  p50 of Prepare over the floor's: {ratio:.2}");
         }
-        if let Some((start, end)) = figures.resident_kib {
+        if let Some(Resident { start, busy, end }) = figures.resident {
             let mib = |kib: u64| kib as f64 / 1024.0;
             anstream::println!(
-                "  resident: {:.1} MiB after start, {:.1} MiB at the end",
+                "  resident: {:.1} MiB after start, {:.1} MiB with the last claim, {:.1} MiB after it",
                 mib(start),
+                mib(busy),
                 mib(end)
             );
         }
