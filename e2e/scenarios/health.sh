@@ -47,8 +47,8 @@ node_event() {
 	command kubectl describe node "$node" | grep --fixed-strings -- "$1" >/dev/null || { command kubectl describe node "$node" | sed -n '/^Events/,$p' && return 1; }
 }
 
-# tolerant NAME CLAIM: a claim for one L4 that tolerates everything.
-tolerant() { claim "$1" "$(l4), tolerations: [{operator: Exists}]"; }
+# tolerant NAME: a claim for one L4 that tolerates everything. Kubernetes' eviction passes over tolerations that name no effect.
+tolerant() { claim "$1" "$(l4), tolerations: [{operator: Exists, effect: NoExecute}]"; }
 l4() { cel "device.attributes['gpu.nvidia.com'].productName.contains('L4')"; }
 
 # Xid 79: the pod is evicted that doesn't tolerate it, the one that does sees it in its status, others are unaffected; recovery ends it.

@@ -91,6 +91,14 @@ impl RequestError {
         }
     }
 
+    /// The error with what came back, in one line.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Self::Timeout { .. } => self.to_string(),
+            _ => format!("{self}: {}", self.server_words()),
+        }
+    }
+
     /// The API server's words, where it said something.
     pub(crate) fn server_words(&self) -> String {
         match self {

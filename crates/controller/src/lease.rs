@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::error::{RequestError, within};
-use crate::keep::{FIELD_MANAGER, chain};
+use crate::keep::FIELD_MANAGER;
 
 /// The times of an election.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ impl Elector {
                 Ok(false) => is_quiet = false,
                 Err(error) => {
                     if !is_quiet {
-                        warn!(error = %chain(&error), "can't get the lease; trying again");
+                        warn!(error = error.in_full(), "can't get the lease; trying again");
                     }
                     is_quiet = true;
                 }
@@ -149,7 +149,7 @@ impl Elector {
                     wait = Duration::ZERO;
                 }
                 Err(error) => {
-                    warn!(error = %chain(&error), "can't renew the lease; trying again");
+                    warn!(error = error.in_full(), "can't renew the lease; trying again");
                     wait = self.timing.period / 4;
                 }
             }
@@ -176,7 +176,7 @@ impl Elector {
             spec.lease_duration_seconds = Some(1);
         }
         if let Err(error) = self.replace(free).await {
-            info!(error = %chain(&error), "the lease couldn't be given up; it runs out by itself");
+            info!(error = error.in_full(), "the lease couldn't be given up; it runs out by itself");
         }
     }
 

@@ -164,7 +164,7 @@ fn selectors(
     let verdict = judge::judge(selectors, &world.devices, among.iter().copied());
     let fails_at_all = is_known || verdict.judged == 0;
     if fails_at_all && !verdict.failures.is_empty() {
-        failures(object, selectors, &verdict, is_known || world.has_fleet(), world, findings);
+        failures(object, selectors, &verdict, is_known || world.is_whole(), world, findings);
         return;
     }
     let bare = selected.iter().copied().filter(|place| origin(place) == Some(Origin::Bare));

@@ -94,7 +94,7 @@ fn on_devices(
     let usual = places(&[Origin::Fleet, Origin::Reference]);
     let verdict = judge::judge(selectors, &world.devices, usual.iter().copied());
     // A driver that the stand-in doesn't have may have anything.
-    let is_unknown = !world.has_fleet()
+    let is_unknown = !world.is_whole()
         && drivers.is_empty()
         && domains.iter().any(|domain| !world.knows(domain));
     for failure in &verdict.failures {

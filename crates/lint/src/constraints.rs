@@ -33,7 +33,7 @@ pub(crate) fn lint(
         let Some(message) = ask::constraint(world, constraint) else { continue };
         let has_fix = message.contains("did you mean");
         // Of drivers that the stand-in doesn't have nothing is known.
-        if !world.has_fleet() && !has_fix && domain.is_some_and(|domain| !world.knows(domain)) {
+        if !world.is_whole() && !has_fix && domain.is_some_and(|domain| !world.knows(domain)) {
             continue;
         }
         // The values of some devices, which `explain` tells by node.

@@ -37,6 +37,13 @@ impl Document {
     /// A document that can't be parsed.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Self>, ParseError> {
         let mut documents = Vec::new();
+        // Lists of a whole cluster, as kubectl writes them, are more than the YAML parser takes.
+        if text.trim_start().starts_with('{')
+            && let Ok(value) = serde_json::from_str(text)
+        {
+            let (file, lines) = (file.to_owned(), text.lines().map(str::to_owned).collect());
+            return Ok(vec![Self { file, number: 1, before: 0, lines, value }]);
+        }
         for (place, (before, lines)) in split(text).into_iter().enumerate() {
             let number = place + 1;
             let values: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&lines.join("\n"));
@@ -44,7 +51,7 @@ impl Document {
                 file: file.to_owned(),
                 number,
                 line: before + 1,
-                reason: error.to_string().lines().next().unwrap_or_default().to_owned(),
+                reason: first_line(&error.to_string()),
             })?;
             for value in values.into_iter().filter(|value| !value.is_null()) {
                 let (file, lines) = (file.to_owned(), lines.clone());
@@ -71,6 +78,11 @@ impl Document {
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
         self.before + 1 + locate(&lines, path.steps())
     }
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
 }
 
 /// Documents with the number of lines before each. A line `---` at the margin separates them

@@ -66,14 +66,11 @@ fn unlikely(comparison: &Comparison, world: &World<'_>) -> Option<(Severity, Str
             };
             // A list is written with brackets; its first value speaks for it.
             let first = wanted.trim_start_matches(['[', '"']).trim_end_matches([']', '"']);
-            let exact = matches!(comparison.operator, Operator::Equals | Operator::In);
-            match name.as_str() {
-                "productName" => product(first, comparison.operator, world),
-                "architecture" if exact && comparison.operator == Operator::Equals => {
-                    architecture(first)
-                }
-                "profile" if comparison.operator == Operator::Equals => profile(first),
-                "type" if comparison.operator == Operator::Equals => kind(first),
+            match (name.as_str(), comparison.operator) {
+                ("productName", operator) => product(first, operator, world),
+                ("architecture", Operator::Equals) => architecture(first),
+                ("profile", Operator::Equals) => profile(first),
+                ("type", Operator::Equals) => kind(first),
                 _ => None,
             }
         }

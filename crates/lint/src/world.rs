@@ -179,6 +179,11 @@ impl<'f> World<'f> {
         self.fleet.is_some()
     }
 
+    /// Whether it is all there is: one whose classes are known, not a node or two.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.all_classes
+    }
+
     /// The fleet in a word.
     pub(crate) fn fleet_name(&self) -> &str {
         self.fleet.map_or("fleet", |fleet| fleet.name.as_str())

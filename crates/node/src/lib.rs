@@ -1,9 +1,9 @@
 //! The node agent: what runs on each GPU node.
 //!
 //! ```text
-//! survey thread: NVML ──▶ Inventory ──names, slices──▶ Survey ──▶ health ──▶ publisher ──▶ API server
-//! events thread: NVML ──▶ Xids ─────────────────────────────────▶ thread ──▶ health stream
-//!                                                        │         (readings, taints)
+//! events thread: NVML ──▶ Xids ─────────────────────────────────┐
+//! survey thread: NVML ──▶ Inventory ──names, slices──▶ Survey ──▶ health ──taints──▶ publisher ──▶ API server
+//!                                                        │          └──▶ health stream
 //! kubelet ──gRPC──▶ service ── GET claim ── executor ◀───┘ (which devices there are)
 //!                                  ├─ journal (one file a claim)
 //!                                  ├─ effects: hardware steps, content of the CDI spec
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It orders what the other crates decide and do. It writes nothing to the API server but its
-//! own slices and Events on its node, and keeps nothing in memory that the journal doesn't have.
+//! own slices and Events on its node, and keeps nothing in memory alone that a restart would miss.
 
 #![forbid(unsafe_code)]
 

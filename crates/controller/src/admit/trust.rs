@@ -71,7 +71,7 @@ impl Trust {
         self.serving.clone()
     }
 
-    /// Never ends by itself.
+    /// Never ends by itself. A new certificate is trusted before it is served.
     pub(crate) async fn run(mut self) {
         let own = format!("metadata.name={}", self.webhook.configuration);
         let events = watcher(self.api.clone(), Config::default().fields(&own)).default_backoff();
@@ -80,6 +80,7 @@ impl Trust {
         let mut retry_at: Option<Instant> = None;
         let mut serve_at: Option<Instant> = None;
         let mut is_broken = false;
+        let mut is_served = true;
         let moment = |at: Option<Instant>| sleep_until(at.unwrap_or_else(Instant::now));
         loop {
             let look = tokio::select! {
@@ -110,7 +111,7 @@ impl Trust {
                     match make(&self.webhook.service, &self.identity, SystemTime::now()) {
                         Ok(new) => {
                             self.certificate = new;
-                            serve_at = Some(Instant::now() + SPREADING);
+                            is_served = false;
                         }
                         Err(error) => {
                             warn!(error = %chain(&error), "can't renew the certificate; trying again");
@@ -122,9 +123,24 @@ impl Trust {
             };
             if look {
                 retry_at = match self.bring_in_line().await {
-                    Ok(()) => None,
+                    Ok(()) => {
+                        if !is_served {
+                            serve_at = Some(Instant::now() + SPREADING);
+                        }
+                        is_served = true;
+                        None
+                    }
+                    // Another replica was faster, and the watch tells what it wrote; or somebody
+                    // else keeps the bundle.
+                    Err(error @ RequestError::Conflict { .. }) => {
+                        info!(error = error.in_full(), "the bundle isn't written");
+                        None
+                    }
                     Err(error) => {
-                        warn!(error = %chain(&error), "the API server doesn't trust this replica yet");
+                        warn!(
+                            error = error.in_full(),
+                            "the API server doesn't trust this replica yet"
+                        );
                         Some(Instant::now() + RETRY)
                     }
                 };

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::judge::{Judgement, has, judge};
 use super::state::State;
 use super::status::{Standing, only_counts_differ};
-use super::watches::{Watches, chain};
+use super::watches::Watches;
 use super::writer::{Applied, Writer};
 use crate::declare::Origin;
 use crate::error::RequestError;
@@ -84,7 +84,7 @@ impl Keeper {
                             self.not_before = None;
                         }
                         Err(error) => {
-                            warn!(error = %chain(&error), "can't bring the classes in line");
+                            warn!(error = error.in_full(), "can't bring the classes in line");
                             let again = Instant::now() + self.wait;
                             self.not_before = Some(again);
                             self.wait = (self.wait * 2).min(LONGEST_WAIT);

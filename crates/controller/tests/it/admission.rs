@@ -126,6 +126,32 @@ async fn a_lost_certificate_comes_back_and_idle_is_idle() {
     assert!(since.iter().all(is_lease), "{since:?}");
 }
 
+/// Time is paused: two months pass at once.
+#[tokio::test(start_paused = true)]
+async fn a_certificate_is_renewed_long_before_it_ends() {
+    use_ring();
+    let api = api();
+    install(&api);
+    let address = free_port();
+    let day = std::time::Duration::from_secs(24 * 3600);
+    let lease = gpu_dra_controller::LeaseTiming {
+        duration: day * 90,
+        deadline: day * 80,
+        period: day * 70,
+    };
+    let _a = Controller::start(&api, Settings { lease, ..with_webhook("a", address) });
+    let first = until("it is trusted", || bundle(&api).filter(|b| ders(b).len() == 1)).await;
+    tokio::time::sleep(day * 59).await;
+    assert_eq!(bundle(&api).as_ref(), Some(&first));
+    tokio::time::sleep(day * 2).await;
+    let both = bundle(&api).unwrap();
+    assert_eq!(ders(&both).len(), 2, "the old one stays for whoever still has it");
+    tokio::time::resume();
+    let second = both.strip_prefix(first.trim_end()).unwrap();
+    assert!(ask(address, second, &review("Long")).await.is_ok(), "the new one is served");
+    assert!(ask(address, &first, &review("Long")).await.is_err(), "and the old one no more");
+}
+
 #[tokio::test]
 async fn ready_means_trusted_or_not_installed() {
     use_ring();

@@ -233,4 +233,41 @@ mod tests {
         assert!(error(&[&path("empty")]).starts_with("no .yaml, .yml or .json file in"));
         assert!(Line::try_parse_from(["lint"]).is_err(), "nothing to lint");
     }
+
+    /// The classes of a cluster are all there are.
+    #[test]
+    fn a_cluster_knows_its_classes() {
+        use k8s_openapi::api::resource::v1::DeviceClass;
+
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let dir = folder();
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let _listener = runtime.block_on(async {
+            let api = gpu_dra_lab::ApiServer::new().unwrap();
+            let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+            let listener = gpu_dra_lab::Listener::start(api, address).await.unwrap();
+            std::fs::write(&kubeconfig, listener.kubeconfig_yaml()).unwrap();
+            let client = explain_cluster::connect(Some(kubeconfig.as_ref()), None).await.unwrap();
+            let class: DeviceClass = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "gpu.nvidia.co"},
+                "spec": {"selectors": [{"cel": {"expression": "device.driver == 'x'"}}]},
+            }))
+            .unwrap();
+            let classes: kube::Api<DeviceClass> = kube::Api::all(client);
+            classes.create(&kube::api::PostParams::default(), &class).await.unwrap();
+            listener
+        });
+        let clean = dir.path().join("clean.yaml").display().to_string();
+        let (documents, fleet) = read(&args(&[&clean, "--kubeconfig", &kubeconfig])).unwrap();
+        let found: Vec<String> =
+            lint(&documents, fleet.as_ref()).into_iter().map(|finding| finding.message).collect();
+        assert_eq!(
+            found,
+            ["DeviceClass gpu.nvidia.com does not exist: did you mean gpu.nvidia.co?"]
+        );
+    }
 }
