@@ -39,6 +39,10 @@ impl Manifests {
     pub fn add(&mut self, document: Value, namespace: &str) {
         let kind = document["kind"].as_str().unwrap_or_default().to_owned();
         let mut document = document;
+        if !document.is_object() {
+            self.refused.push(Advice::new("a document", "it is no object", None));
+            return;
+        }
         let version = document["apiVersion"].as_str().unwrap_or_default().to_owned();
         if version.starts_with("resource.k8s.io/") {
             document["apiVersion"] = "resource.k8s.io/v1".into();
@@ -96,11 +100,9 @@ impl Manifests {
 
     /// The pod that a workload makes, under the workload's name.
     fn workload(&mut self, about: &str, mut document: Value, namespace: &str) {
-        let job = document.pointer_mut("/spec/jobTemplate").map(Value::take);
-        let template = match job {
-            Some(mut job) => job["spec"]["template"].take(),
-            None => document["spec"]["template"].take(),
-        };
+        let mut job = document.pointer_mut("/spec/jobTemplate").map(Value::take);
+        let template = job.as_mut().unwrap_or(&mut document).pointer_mut("/spec/template");
+        let template = template.map(Value::take).unwrap_or_default();
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"],
             "spec": template["spec"],
@@ -118,7 +120,8 @@ impl Manifests {
 
     /// `source` was left out of the API in 1.31.
     fn pod_shape(&mut self, about: &str, spec: &mut Value) {
-        for entry in spec["resourceClaims"].as_array_mut().into_iter().flatten() {
+        let claims = spec.get_mut("resourceClaims").and_then(Value::as_array_mut);
+        for entry in claims.into_iter().flatten() {
             let name = entry["name"].as_str().unwrap_or_default().to_owned();
             let Some(source) = entry.as_object_mut().and_then(|entry| entry.remove("source"))
             else {
@@ -193,10 +196,48 @@ fn namespaced(mut document: Value, namespace: &str) -> Value {
 
 /// In v1beta1 a device's fields live under `basic`.
 fn slice_shape(document: &mut Value) {
-    for device in document["spec"]["devices"].as_array_mut().into_iter().flatten() {
+    let devices = document.pointer_mut("/spec/devices").and_then(Value::as_array_mut);
+    for device in devices.into_iter().flatten() {
         let Some(fields) = device.as_object_mut() else { continue };
         if let Some(Value::Object(basic)) = fields.remove("basic") {
             fields.extend(basic);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_odd_value_anywhere_makes_it_panic() {
+        let kinds = [
+            "Pod",
+            "Deployment",
+            "CronJob",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "DeviceClass",
+            "ResourceSlice",
+            "Node",
+            "List",
+        ];
+        let odd = [json!(null), json!(3), json!("x"), json!([1]), json!({"spec": 3}), json!({})];
+        let mut read = Manifests::default();
+        for odd in &odd {
+            read.add(odd.clone(), "default");
+            for kind in kinds {
+                for field in ["metadata", "spec", "items", "apiVersion"] {
+                    let mut document = json!({"kind": kind, "apiVersion": "resource.k8s.io/v1"});
+                    document[field] = odd.clone();
+                    read.add(document, "default");
+                }
+                for inner in ["template", "jobTemplate", "devices", "resourceClaims", "spec"] {
+                    let document = json!({"kind": kind, "spec": {inner: odd}});
+                    read.add(document, "default");
+                }
+            }
+        }
+        assert!(!read.refused.is_empty());
     }
 }

@@ -57,7 +57,7 @@ fn built(n: u32, gpu: u32, part: Option<(u32, u32)>, long: bool, admin: bool) ->
     let claim = if admin { claim.watches("gpu", &device) } else { claim.gets("gpu", &device) };
     match (long, part.is_some()) {
         (false, _) => claim,
-        (true, false) if n % 2 == 0 => claim.with_config(&[], time_slicing("Long")),
+        (true, false) if n.is_multiple_of(2) => claim.with_config(&[], time_slicing("Long")),
         (true, false) => claim.with_config(&[], mps("GpuConfig")),
         (true, true) => claim.with_config(&[], mps("MigDeviceConfig")),
     }

@@ -34,8 +34,11 @@ pub(crate) fn read(paths: &[PathBuf], namespace: &str) -> anyhow::Result<Manifes
 }
 
 fn add(to: &mut Manifests, text: &str, namespace: &str) -> anyhow::Result<()> {
-    let documents: Vec<serde_json::Value> =
-        serde_saphyr::from_multiple(text).context("not YAML or JSON")?;
+    // What kubectl prints as JSON can be larger than the YAML reader takes.
+    let documents: Vec<serde_json::Value> = match serde_json::from_str(text) {
+        Ok(document) if text.trim_start().starts_with('{') => vec![document],
+        _ => serde_saphyr::from_multiple(text).context("not YAML or JSON")?,
+    };
     for document in documents.into_iter().filter(|document| !document.is_null()) {
         to.add(document, namespace);
     }
