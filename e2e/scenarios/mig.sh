@@ -72,7 +72,7 @@ mig-fill-the-node() {
 mig-without-counters() {
 	((${E2E_MINOR#1.} < 36)) || exit 77
 	same "MIG devices" "$(mig_devices | jq length)" 0
-	same "whole GPUs" "$(devices | jq 'map(select(has("consumesCounters") or .attributes.partitionable.bool)) | length')" 0
+	same "whole GPUs" "$(devices | jq 'map(select(has("consumesCounters") or .attributes.hasMonitor.bool)) | length')" 0
 	holds "what the node agent says" "$(driver logs "$(driver_pod)")" DRAPartitionableDevices
 	claim whole
 	sleeper whole whole

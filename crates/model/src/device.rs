@@ -39,9 +39,10 @@ pub enum DeviceKind {
         /// The GPU's MIG mode is ours to switch: on for the first partition, off after the last.
         mode_is_free: bool,
     },
-    /// A whole GPU to look at, for claims with admin access alone. It stands beside a GPU that
-    /// can be partitioned: kube-scheduler counts counters for admin access too
-    /// (kubernetes/kubernetes#140729), so the GPU itself can't be watched while it is used.
+    /// A whole GPU to look at, for claims with admin access alone. It stands beside a GPU of
+    /// which several claims may have parts: kube-scheduler counts counters and capacity for
+    /// admin access too (kubernetes/kubernetes#140729), so the GPU itself can't be watched
+    /// while it is used.
     Monitor {
         /// The GPU.
         gpu: GpuUuid,

@@ -19,8 +19,8 @@ pub(crate) const MAX_VALUE_BYTES: usize = 64;
 /// Most attributes and capacities of one device together (`Device.attributes`).
 pub(crate) const MAX_KEYS: usize = 32;
 
-/// Whether the GPU has partitions beside it, which the layout decides and not the GPU.
-pub(crate) const PARTITIONABLE: &str = "partitionable";
+/// Whether the GPU is published once more for those who only look, which the layout decides.
+pub(crate) const HAS_MONITOR: &str = "hasMonitor";
 
 /// One row of the table.
 #[derive(Debug)]
@@ -199,9 +199,9 @@ pub const WHOLE_GPU: &[AttributeSpec] = &[
         value: |gpu, _| int(gpu.memory_bus_width_bits?),
     },
     AttributeSpec {
-        key: PARTITIONABLE,
+        key: HAS_MONITOR,
         unknown: Unknown::Bool(false),
-        meaning: "MIG devices are made of it on demand, so it is watched through its monitor",
+        meaning: "several claims may have parts of it, so it is watched through its monitor device",
         value: |_, _| None,
     },
 ];

@@ -11,7 +11,7 @@ use gpu_dra_model::{DeviceKind, DeviceName, Gpu, GpuUuid, Inventory, Partition, 
 use k8s_openapi::api::resource::v1::{CounterSet, Device, DeviceCapacity, DeviceTaint};
 use k8s_openapi::apimachinery::pkg::api::resource as api;
 
-use crate::attributes::{self, PARTITIONABLE, WHOLE_GPU};
+use crate::attributes::{self, HAS_MONITOR, WHOLE_GPU};
 use crate::mig::foreign::{self, Foreign};
 use crate::mig::layout::{Layout, layout};
 use crate::mig::partitions::{self, Partitions};
@@ -178,7 +178,11 @@ impl Parts {
         }
         match layout {
             Layout::Whole => {
-                self.whole.push(shares::offered(whole_gpu(parent, false), gpu, shares, notes));
+                let whole = shares::offered(whole_gpu(parent, false), gpu, shares, notes);
+                if whole.device.allow_multiple_allocations == Some(true) {
+                    self.monitors.extend(monitor(parent));
+                }
+                self.whole.push(whole);
             }
             Layout::Nothing(why) => {
                 let gpu = gpu.pci_bus_id.to_string();
@@ -245,7 +249,7 @@ fn whole_gpu(parent: Parent<'_>, mig_may_be_on: bool) -> Published {
         BTreeMap::from([("memory".to_owned(), DeviceCapacity { value, request_policy: None })])
     });
     let mut attributes = parent.attributes.clone();
-    attributes.insert(PARTITIONABLE.to_owned(), attributes::boolean(mig_may_be_on));
+    attributes.insert(HAS_MONITOR.to_owned(), attributes::boolean(mig_may_be_on));
     let device = Device {
         name: parent.name.to_string(),
         attributes: Some(attributes),
@@ -257,8 +261,8 @@ fn whole_gpu(parent: Parent<'_>, mig_may_be_on: bool) -> Published {
     Published { name: parent.name.clone(), device, kind }
 }
 
-/// What monitoring claims get of a GPU that has partitions: it consumes nothing, so that it
-/// can be allocated whatever is in use, and is tainted, so that nobody gets it by chance.
+/// What monitoring claims get of a GPU that has partitions or shares: it consumes nothing, so
+/// that it can be allocated whatever is in use, and is tainted, so that nobody gets it by chance.
 fn monitor(parent: Parent<'_>) -> Option<Published> {
     let name = DeviceName::new(format!("{}-monitor", parent.name)).ok()?;
     let mut published = whole_gpu(parent, true);

@@ -8,7 +8,7 @@ use std::fmt;
 use k8s_openapi::api::resource::v1::{CounterSet, Device, ResourceSlice};
 use serde::{Deserialize, Serialize};
 
-use crate::attributes::PARTITIONABLE;
+use crate::attributes::HAS_MONITOR;
 use crate::note::Note;
 
 /// Devices per slice. The API allows 128, but 64 once one device has taints or counters
@@ -138,7 +138,7 @@ impl DesiredPool {
                     continue;
                 }
                 let attributes = device.attributes.iter_mut();
-                for attribute in attributes.filter_map(|map| map.get_mut(PARTITIONABLE)) {
+                for attribute in attributes.filter_map(|map| map.get_mut(HAS_MONITOR)) {
                     attribute.bool = Some(false);
                 }
             }

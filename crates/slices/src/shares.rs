@@ -10,6 +10,7 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource as api;
 
+use crate::attributes::{HAS_MONITOR, boolean};
 use crate::mig::Published;
 use crate::note::Note;
 
@@ -69,6 +70,9 @@ fn share_out(whole: &mut Published, mebibytes: u64, shares: Shares) {
         request_policy: Some(policy(plain(0), plain(0), plain(100), plain(1))),
     };
     whole.device.allow_multiple_allocations = Some(true);
+    if let Some(attributes) = &mut whole.device.attributes {
+        attributes.insert(HAS_MONITOR.to_owned(), boolean(true));
+    }
     let capacities = whole.device.capacity.get_or_insert_default();
     capacities.insert("memory".to_owned(), memory);
     capacities.insert(COMPUTE_PERCENT.to_owned(), percent);

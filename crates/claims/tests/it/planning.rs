@@ -463,7 +463,7 @@ fn shares_of_a_gpu_are_served_by_one_daemon_and_never_more_than_it_has() {
 
     let second = prepared(&share(2, "12Gi", "60"));
     assert_eq!(second.devices[0].share.unwrap().compute_percent, Some(60));
-    planned(&share(2, "12Gi", "60"), &[first.clone()]).unwrap();
+    planned(&share(2, "12Gi", "60"), std::slice::from_ref(&first)).unwrap();
     let held = [first, second];
     let over = planned(&share(3, "2Gi", "0"), &held).unwrap_err().to_string();
     assert!(over.contains("24576 of 24000 MiB"), "{over}");

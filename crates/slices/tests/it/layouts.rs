@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_dra_model::inventory::{Mig, MigMode};
-use gpu_dra_model::{DeviceKind, Gpu, Partition};
+use gpu_dra_model::inventory::{ComputeCapability, Mig, MigMode};
+use gpu_dra_model::{DeviceKind, Gpu, Partition, Shares};
 use gpu_dra_slices::{
-    Built, Feature, InstanceLeftOut, LeftOut, MigPolicy, Names, Note, OwnInstance, Policy, build,
-    plan_writes, validate_pool,
+    Built, Feature, InstanceLeftOut, LeftOut, MigPolicy, Names, Note, OwnInstance, Policy,
+    SliceContent, build, plan_writes, validate_pool,
 };
 
 use crate::simulated::{add_instance, gpu, node, partition, set_mode, with_mig_on};
@@ -175,7 +175,7 @@ fn without_counters_whole_gpus_and_existing_instances_remain() {
         let pool = built.pool.without(Feature::SharedCounters);
         assert!(pool.devices().all(|device| device.consumes_counters.is_none()));
         let truth = |device: &k8s_openapi::api::resource::v1::Device| {
-            device.attributes.as_ref()?.get("partitionable")?.bool
+            device.attributes.as_ref()?.get("hasMonitor")?.bool
         };
         assert!(pool.devices().all(|device| truth(device) != Some(true)), "no monitor is left");
         assert_eq!(pool.counter_sets().count(), 0);
@@ -231,7 +231,7 @@ fn every_mig_device_can_be_found_again_and_has_the_same_keys() {
 fn a_gpu_with_partitions_is_watched_through_its_monitor() {
     let built = built([gpu("h100-80", 0), l4(1)], MigPolicy::Dynamic, &[]);
     let device = |name: &str| built.pool.devices().find(|device| device.name == name).unwrap();
-    let truth = |name: &str| device(name).attributes.as_ref().unwrap()["partitionable"].bool;
+    let truth = |name: &str| device(name).attributes.as_ref().unwrap()["hasMonitor"].bool;
     assert_eq!((truth("gpu-0"), truth("gpu-1")), (Some(true), Some(false)));
     let monitor = device("gpu-0-monitor");
     assert!(monitor.consumes_counters.is_none(), "so that it is there whatever is in use");
@@ -246,4 +246,39 @@ fn string(text: &str) -> k8s_openapi::api::resource::v1::DeviceAttribute {
         string: Some(text.to_owned()),
         ..Default::default()
     }
+}
+
+#[test]
+fn a_gpu_in_shares_is_whole_by_default_and_watched_through_its_monitor() {
+    let policy = Policy { shares: Shares::Mps, ..Policy::default() };
+    let mut names = Names::default();
+    let node = node_with([gpu("h100-80", 0), l4(1)]);
+    names.assign(&node);
+    let built = build(&node, &names, &policy, &BTreeSet::new());
+    let devices: Vec<_> = built.pool.devices().map(|device| device.name.clone()).collect();
+    assert_eq!(devices, ["gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"], "no partitions");
+    for device in built.pool.devices().take(2) {
+        assert_eq!(device.allow_multiple_allocations, Some(true));
+        let memory = &device.capacity.as_ref().unwrap()["memory"];
+        assert_eq!(memory.request_policy.as_ref().unwrap().default.as_ref(), Some(&memory.value));
+        assert!(device.consumes_counters.is_none());
+    }
+    assert_eq!(built.pool.counter_sets().count(), 0);
+    for content in &built.pool.slices {
+        let SliceContent::Devices(devices) = content else { panic!("{content:?}") };
+        assert!(
+            devices
+                .iter()
+                .all(|device| device.attributes.as_ref().unwrap()["hasMonitor"].bool == Some(true))
+        );
+    }
+    // Before Volta MPS has no limits: the GPU is whole, and a note says so.
+    let mut old = l4(0);
+    old.compute_capability = Some(ComputeCapability { major: 6, minor: 1 });
+    let node = node_with([old]);
+    let built = build(&node, &names, &policy, &BTreeSet::new());
+    assert!(built.pool.devices().all(|device| device.allow_multiple_allocations.is_none()));
+    assert!(
+        built.pool.notes.iter().any(|note| note.to_string().contains("no limits before Volta"))
+    );
 }
