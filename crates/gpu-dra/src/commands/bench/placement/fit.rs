@@ -57,7 +57,9 @@ impl Node {
                 left.push(amount(counter)?);
             }
         }
-        let mut devices: Vec<_> = pool.devices().collect();
+        // A tainted device is for nobody who doesn't tolerate it, such as a monitor.
+        let untainted = |device: &&Device| device.taints.as_ref().is_none_or(Vec::is_empty);
+        let mut devices: Vec<_> = pool.devices().filter(untainted).collect();
         if order == Order::ByName {
             devices.sort_by_key(|device| (gpu_number(device), device.name.as_str()));
         }
