@@ -279,14 +279,19 @@ impl Machine {
 }
 
 fn mode_failed(gpu: &GpuUuid, error: &GpuError) -> EffectError {
-    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
-    let said = format!("{error}{}", source.unwrap_or_default());
-    EffectError::ComputeMode { gpu: gpu.clone(), said }
+    EffectError::ComputeMode { gpu: gpu.clone(), said: said(error) }
 }
 
 fn files(error: impl std::error::Error) -> EffectError {
-    let source = error.source().map(|source| format!(": {source}"));
-    EffectError::DriverFiles(format!("{error}{}", source.unwrap_or_default()))
+    EffectError::DriverFiles(said(&error))
+}
+
+/// The error with its cause, in one line.
+fn said(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
 }
 
 fn one_line(text: &str) -> String {

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 
-use super::explain_cluster;
+use crate::cluster;
 
 /// What is to be cleared.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ async fn clear(args: &Args) -> anyhow::Result<()> {
     };
     let request: ClearRequest =
         text.parse().with_context(|| format!("can't ask for {:?}", args.device))?;
-    let client = explain_cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref());
+    let client = cluster::as_kubectl(args.kubeconfig.as_deref(), args.context.as_deref());
     let client = client.await?;
     let found = owners(&client, args, &request.target).await?;
     let node = match found.as_slice() {

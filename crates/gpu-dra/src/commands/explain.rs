@@ -12,6 +12,7 @@ use owo_colors::OwoColorize as _;
 
 use super::explain_cluster::{self, Objects};
 use super::explain_fleet;
+use crate::cluster;
 
 /// What to explain, and with which devices.
 #[derive(Debug, clap::Args)]
@@ -76,8 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let files = explain_fleet::read(&args.file, &args.namespace)?;
     let mut objects = if args.node.is_empty() && args.slices.is_empty() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connection =
-            explain_cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref());
+        let connection = cluster::as_kubectl(args.kubeconfig.as_deref(), args.context.as_deref());
         runtime.block_on(async {
             let client = connection.await?;
             explain_cluster::objects(client, &args.namespaces(&files), args.subject()).await

@@ -3,7 +3,6 @@
 
 use std::fmt::Debug;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,7 +14,6 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
@@ -103,42 +101,6 @@ fn put<T: Clone>(into: &mut Vec<T>, from: &[T], metadata: impl Fn(&T) -> &Object
         into.retain(|known| !same(known));
         into.push(object.clone());
     }
-}
-
-/// A client for the cluster that kubectl would use, or for the one that a pod runs in.
-pub(crate) async fn connect(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-) -> anyhow::Result<Client> {
-    // An error says that a provider is chosen already, which is as good.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let file = match kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let config = match (file, kubeconfig) {
-        (Ok(file), _) => {
-            let options = KubeConfigOptions {
-                context: context.map(str::to_owned),
-                ..KubeConfigOptions::default()
-            };
-            kube::Config::from_custom_kubeconfig(file, &options)
-                .await
-                .context("the kubeconfig can't be used")?
-        }
-        (Err(error), Some(path)) => {
-            return Err(error).with_context(|| format!("can't read kubeconfig {}", path.display()));
-        }
-        // In a pod there is none, but a service account.
-        (Err(error), None) => match kube::Config::incluster() {
-            Ok(config) => config,
-            Err(_) => {
-                let what = "no cluster: give --kubeconfig, or --node or --slices instead";
-                return Err(error).context(what);
-            }
-        },
-    };
-    Client::try_from(config).context("can't make a client for the API server")
 }
 
 /// Lists all, and gets the pod. Templates are listed in `namespaces`, of which the first is
@@ -376,7 +338,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let kubeconfig = dir.path().join("kubeconfig");
         std::fs::write(&kubeconfig, listener.kubeconfig_yaml()).unwrap();
-        let client = connect(Some(&kubeconfig), None).await.unwrap();
+        let client = crate::cluster::as_kubectl(Some(&kubeconfig), None).await.unwrap();
         let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), "default");
         let count = usize::try_from(PAGE).unwrap() + 1;
         for number in 0..count {

@@ -13,6 +13,7 @@ use owo_colors::OwoColorize as _;
 
 use super::lint_files::documents;
 use super::{explain_cluster, explain_fleet};
+use crate::cluster;
 
 /// What to check, and against which devices.
 #[derive(Debug, clap::Args)]
@@ -98,8 +99,7 @@ fn fleet(args: &Args) -> anyhow::Result<Option<Fleet>> {
         ("the slices".to_owned(), objects, has_classes)
     } else if args.kubeconfig.is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connection =
-            explain_cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref());
+        let connection = cluster::as_kubectl(args.kubeconfig.as_deref(), args.context.as_deref());
         let objects = runtime.block_on(async {
             explain_cluster::objects(connection.await?, &["default".to_owned()], None).await
         })?;
@@ -251,7 +251,7 @@ mod tests {
             let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
             let listener = gpu_dra_lab::Listener::start(api, address).await.unwrap();
             std::fs::write(&kubeconfig, listener.kubeconfig_yaml()).unwrap();
-            let client = explain_cluster::connect(Some(kubeconfig.as_ref()), None).await.unwrap();
+            let client = cluster::as_kubectl(Some(kubeconfig.as_ref()), None).await.unwrap();
             let class: DeviceClass = serde_json::from_value(serde_json::json!({
                 "metadata": {"name": "gpu.nvidia.co"},
                 "spec": {"selectors": [{"cel": {"expression": "device.driver == 'x'"}}]},

@@ -16,6 +16,8 @@ use gpu_dra_sharing::{
     client_edits,
 };
 
+use super::said;
+
 /// How long a daemon may take to serve; the kubelet gives up after 45 s.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -146,13 +148,4 @@ fn visible(record: &Record, device: &HeldDevice) -> Result<VisibleDevice, Effect
 
 fn failed(error: MpsError) -> EffectError {
     EffectError::Mps(said(&error))
-}
-
-/// The error with its cause, in one line.
-fn said(error: &MpsError) -> String {
-    use std::error::Error as _;
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }

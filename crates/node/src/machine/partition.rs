@@ -12,6 +12,7 @@ use gpu_dra_model::inventory::{GpuInstance, MigMode};
 use gpu_dra_model::{GpuInstanceId, GpuUuid, MigDevice, Partition, Placement};
 use gpu_dra_nvml::{GpuError, Gpus};
 
+use super::said;
 use crate::events::{Announcer, Severity};
 
 /// The acts on one node's GPUs.
@@ -262,13 +263,4 @@ fn has(instances: &[GpuInstance], device: &MigDevice) -> bool {
 fn foreign(gpu: &GpuUuid, instance: &GpuInstance) -> EffectError {
     let placement: Placement = instance.placement;
     EffectError::ForeignInstance { gpu: gpu.clone(), instance: instance.id, placement }
-}
-
-/// The error with its cause, in one line.
-fn said(error: &GpuError) -> String {
-    use std::error::Error as _;
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
