@@ -14,10 +14,13 @@ RUN case "$TARGETARCH" in \
  && cargo build --release --locked --package gpu-dra --target "$target" \
  && RUSTFLAGS="-C target-feature=+crt-static" \
     cargo build --release --locked --package gpu-dra-hook --target "$target" --target-dir target/static \
- && mkdir /out \
- && cp "target/$target/release/gpu-dra" "target/static/$target/release/gpu-dra-hook" /out/
+ && mkdir -p /out/links \
+ && cp "target/$target/release/gpu-dra" "target/static/$target/release/gpu-dra-hook" /out/ \
+ && ln -s gpu-dra /out/links/kubectl-gpu
 
 FROM gcr.io/distroless/cc-debian12:latest
 COPY --from=build /out/gpu-dra /usr/bin/gpu-dra
 COPY --from=build /out/gpu-dra-hook /usr/bin/gpu-dra-hook
+# The program by the name that kubectl looks for. Only in a folder a link is copied as one.
+COPY --from=build /out/links/ /usr/bin/
 ENTRYPOINT ["/usr/bin/gpu-dra"]

@@ -5,6 +5,7 @@ gpus=8xh100+2xl4                # two products, pairs of GPUs that share a PCIe 
 hardware=/run/gpu-node          # the simulated machine: its /sys, /proc, and the driver's files
 state_of_gpus=$hardware/run/nvidia/driver/config
 plugin=/var/lib/kubelet/plugins/gpu.nvidia.com
+agree=${E2E_AGREE-}             # compares us with the API server and the scheduler (crates/agree)
 driver_selector=app.kubernetes.io/name=gpu-dra,app.kubernetes.io/component=node
 
 # Host: the programs, and the driver's image as its Dockerfile describes it.
@@ -15,6 +16,16 @@ built_driver() {
 		export DRIVER_BIN_DIR=${CARGO_TARGET_DIR:-$tree/target}/release
 	fi
 	archive_of "$tree/Dockerfile" "$(driver_image)" "$DRIVER_BIN_DIR" "$state/driver.tar"
+}
+
+# built_agree [WORD...]: host: the program of the scenarios *-agreement, if one of them is among those named.
+built_agree() {
+	[[ $(scenario_names "$@") == *-agreement* ]] || return 0
+	export E2E_AGREE=${DRIVER_BIN_DIR-}/gpu-dra-agree
+	[[ ! ${DRIVER_BIN_DIR-} || ! -x $E2E_AGREE ]] || return 0
+	command -v cargo >/dev/null || skip "cargo is needed to build gpu-dra-agree, or DRIVER_BIN_DIR with it"
+	(cd "$tree" && cargo build --package gpu-dra-agree) >"$state/logs/agree.log" 2>&1 || { tail "$state/logs/agree.log" >&2 && return 1; }
+	E2E_AGREE=${CARGO_TARGET_DIR:-$tree/target}/debug/gpu-dra-agree
 }
 
 driver_image() { sed -n 's/^ *image: //p' "$tree/deploy/node.yaml"; }

@@ -12,7 +12,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpu-dra-e2e
 kubernetes_programs=$cache/kubernetes-$release
 runtime=$(sed -n 's/^\t[^ ]*\/\(containerd\|server\)\/v[23] v\(.*\)$/\1-\2/p' "$e2e/build/runtime/go.mod")
 runtime_programs=$cache/${runtime//$'\n'/-}
-export PATH=${KUBE_BIN_DIR:+$KUBE_BIN_DIR:}$kubernetes_programs:$runtime_programs:$PATH:/usr/sbin:/sbin
+helm_programs=$cache/helm-$(sed -n 's/^require helm.sh\/helm\/v3 v//p' "$e2e/build/helm/go.mod")
+export PATH=${KUBE_BIN_DIR:+$KUBE_BIN_DIR:}$kubernetes_programs:$runtime_programs:$helm_programs:$PATH:/usr/sbin:/sbin
 
 # skip REASON: ends the run without a verdict, in one line, with the exit status that means "not run" to automake and meson.
 skip() {
@@ -39,6 +40,7 @@ built() {
 	for program; do
 		case $program in
 		kube*) folder=$kubernetes_programs ;;
+		helm) folder=$helm_programs ;;
 		*) folder=$runtime_programs ;;
 		esac
 		[[ ! -x $folder/$program && ! -x ${KUBE_BIN_DIR:+$KUBE_BIN_DIR/$program} ]] || continue

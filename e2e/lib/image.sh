@@ -84,7 +84,7 @@ last_stage() {
 		awk '/^FROM / {stage = ""} {stage = stage $0 "\n"} END {printf "%s", stage}'
 }
 
-# copy ROOT FILES [--OPTION...] SOURCE... TARGET: the instruction COPY, for files.
+# copy ROOT FILES [--OPTION...] SOURCE... TARGET: the instruction COPY, for files, and for folders of links: those beside the files.
 copy() {
 	local root=$1 files=$2 source target=${!#} mode=
 	shift 2
@@ -92,6 +92,7 @@ copy() {
 		case $source in
 		--chmod=*) mode=${source#*=} ;;
 		--*) ;;
+		*/) find "$files" -maxdepth 1 -type l -exec cp --no-dereference --target-directory "$root$target" {} + ;;
 		*)
 			install -D --mode "${mode:-755}" --target-directory "$root${target%/*}" "$files/${source##*/}"
 			[[ $target == */ || ${source##*/} == "${target##*/}" ]] || mv "$root${target%/*}/${source##*/}" "$root$target"

@@ -273,3 +273,31 @@ no_claims() {
 	left=$(command kubectl get resourceclaims --namespace "$namespace" --output name)
 	[[ ! $left ]] || { echo "$left" && return 1; }
 }
+
+# Prometheus' page says which pod uses how much of its GPU: the process is the pod's by the cgroup that the kubelet has made for it.
+basic-metrics() {
+	claim user
+	pod user 'exec sleep 86399' user
+	running user
+	local device process
+	device=$(allocated user)
+	process=$(pgrep --full '^sleep 86399$')
+	sick "{\"gpus\": {\"$(attribute "$device" uuid)\": {\"processes\": [
+		{\"pid\": $process, \"memoryMib\": 512, \"smPercent\": 40}, {\"pid\": 1, \"memoryMib\": 7}]}}}"
+	local of="{claim_namespace=\"$namespace\",claim_name=\"user\",pod_name=\"user\",device=\"$device\","
+	eventually 30 tells "gpu_dra_claim_memory_used_bytes$of" 536870912
+	tells "gpu_dra_claim_sm_utilization_ratio$of" 0.4
+	tells "gpu_dra_claim_processes$of" 1
+	tells "gpu_dra_unclaimed_memory_used_bytes{gpu=\"$(attribute "$device" uuid)\"}" 7340032
+	tells 'gpu_dra_claims{phase="prepared"}' 1
+	tells gpu_dra_ready 1
+	healthy
+}
+
+# tells SERIES VALUE: what the node agent's page has for the one series that begins so.
+tells() {
+	local is
+	is=$(command kubectl get --raw "/api/v1/namespaces/gpu-dra/pods/$(driver_pod):8080/proxy/metrics" |
+		awk -v series="$1" 'index($0, series) == 1 {print $NF}')
+	[[ $is == "$2" ]] || { echo "$1 is '$is', not '$2'" && return 1; }
+}

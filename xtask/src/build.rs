@@ -72,7 +72,17 @@ pub(crate) fn all(profile: Profile) -> Result<PathBuf> {
         "gpu-dra-nvml-sim",
     ]))?;
     hook(profile, &folder)?;
+    plugin(&folder)?;
     Ok(folder)
+}
+
+/// The name by which kubectl finds the program, `kubectl gpu`, as a link beside it.
+fn plugin(folder: &Path) -> Result<()> {
+    let link = folder.join("kubectl-gpu");
+    match std::os::unix::fs::symlink("gpu-dra", &link) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.with_context(|| format!("can't make {}", link.display())),
+    }
 }
 
 /// Hooks run on the host's own loader, or on none: the hook is linked statically, in a

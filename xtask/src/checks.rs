@@ -15,6 +15,7 @@ const EDGES: [&str; 8] =
 
 pub(crate) fn lint() -> Result<()> {
     run(cargo().args(["fmt", "--all", "--", "--check"]))?;
+    run(cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--", "--check"]))?;
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     purity()?;
     lints_opted_in()?;

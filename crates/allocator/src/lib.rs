@@ -11,13 +11,18 @@
 //! Contract: on each node the verdict is the scheduler's; which of several equal devices is
 //! picked is the first in its order too, but nothing may rely on it. What the scheduler would
 //! refuse or this crate doesn't know is an error with a name, never a verdict. Nothing here
-//! does I/O, and nothing is random: share ids are supplied by the caller.
+//! does I/O, and nothing is random: share ids are supplied by the caller. `crates/agree` puts
+//! random worlds to this crate and to a real scheduler.
 //!
 //! Known quirks of the scheduler that are followed: an over-committed counter blocks all
 //! counter-consuming devices of its pool; `distinctAttribute` remembers one device per request;
 //! a claim config that names two requests is listed twice; counters are cached by pool name
 //! alone, so that two drivers with counters and equal pool names disturb each other: use one
 //! [`Allocator`] for all nodes of a pod, as the scheduler does.
+//!
+//! Kubernetes 1.37 has other rules in three places, which are not followed: a broken pool with
+//! counters is known only on nodes that it has devices for; a device whose capacity others have
+//! used up still belongs to "all"; a share without consumed capacity has its counters counted.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@
 //! Contract: an expression gets the API server's verdict or is refused by name
 //! ([`CompileError::Unsupported`], [`CompileError::TooDeep`]), never a wrong one. An error of
 //! an evaluation is not "doesn't match". Nothing here does I/O; the tests compare with a
-//! table recorded from Kubernetes' own code.
+//! table recorded from Kubernetes' own code, which e2e puts to a real cluster too.
 
 #![forbid(unsafe_code)]
 

@@ -12,14 +12,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adopted;
 pub mod allocation;
 pub mod check;
+pub mod incumbent;
+mod newer;
 pub mod plan;
 pub mod record;
 pub mod refusal;
 pub mod resolve;
 mod share;
 mod steps;
+pub mod sweep;
 
 pub use allocation::{AllocatedDevice, Allocation};
 pub use plan::{GpuFacts, NodeView, plan};

@@ -8,7 +8,7 @@ use gpu_dra_model::{BootId, CdiDeviceId, DeviceKind, DeviceName, GpuUuid, PoolNa
 use crate::allocation::{AllocatedDevice, Allocation};
 use crate::record::{HeldDevice, HeldPart, Phase, Record, VERSION};
 use crate::refusal::Refusal;
-use crate::resolve::{DeviceType, config_for};
+use crate::resolve::{DeviceType, config_for, refuse_passthrough};
 use crate::share;
 use crate::steps::Steps;
 
@@ -45,6 +45,7 @@ pub fn plan<'a>(
     held: impl IntoIterator<Item = &'a Record>,
     cdi_device: impl Fn(&AllocatedDevice) -> Result<CdiDeviceId, gpu_dra_model::IdError>,
 ) -> Result<Record, Refusal> {
+    refuse_passthrough(allocation)?;
     let mut devices: Vec<HeldDevice> = Vec::new();
     let mut steps = Steps::default();
     for (index, result) in allocation.devices.iter().enumerate() {
@@ -100,6 +101,7 @@ pub fn plan<'a>(
         boot_id: node.boot_id.clone(),
         devices,
         steps: steps.in_order(allocation),
+        adopted: None,
         other: serde_json::Map::new(),
     })
 }

@@ -8,6 +8,8 @@ use gpu_dra_model::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use crate::adopted::{Adopted, AdoptedMps};
+
 /// The format that this version writes. Raise it only when an older reader would do harm.
 pub const VERSION: u32 = 1;
 
@@ -29,6 +31,9 @@ pub struct Record {
     /// What was or will be done for it, in order; undone in reverse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Set where another driver prepared the claim and this one took it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<Adopted>,
     /// Fields of a newer version, kept as they are.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,

@@ -74,7 +74,7 @@ pub enum Refusal {
         /// Its UID.
         holder_uid: ClaimUid,
     },
-    /// An opaque config doesn't decode.
+    /// An opaque config doesn't decode, or asks for what isn't served yet.
     #[error("config {index} ({source_name}) of claim {claim}: {error}")]
     BadConfig {
         /// The claim.
@@ -83,7 +83,7 @@ pub enum Refusal {
         index: usize,
         /// `from class` or `from claim`.
         source_name: &'static str,
-        /// The decoder's words.
+        /// What is wrong with it.
         error: Box<ConfigError>,
     },
     /// A config names the request of a device of another type.
@@ -99,7 +99,7 @@ pub enum Refusal {
         kind: &'static str,
         /// The device.
         device: DeviceName,
-        /// `gpu`, `mig` or `vfio`.
+        /// `gpu` or `mig`.
         device_type: &'static str,
     },
     /// MPS before Volta has neither limits nor clients of several users.
@@ -173,4 +173,12 @@ pub enum Refusal {
     /// A newer version wrote the record.
     #[error("claim {0} was prepared by a newer version; update the node agent on this node")]
     FromNewerVersion(ClaimRef),
+}
+
+impl Refusal {
+    /// Whether it holds only until another claim has given back what it has.
+    #[must_use]
+    pub fn ends_with_another_claim(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Overuse { .. })
+    }
 }

@@ -3,9 +3,9 @@
 //! `structured` allocator). The incumbent drops that last kind silently.
 
 use gpu_dra_model::DeviceKind;
-use gpu_dra_model::config::{self, DeviceConfig};
+use gpu_dra_model::config::{self, ConfigError, DeviceConfig};
 
-use crate::allocation::{AllocatedDevice, Allocation, OpaqueConfig};
+use crate::allocation::{AllocatedDevice, Allocation, ConfigSource, OpaqueConfig};
 use crate::refusal::Refusal;
 
 /// The type of device that a config can fit.
@@ -70,15 +70,8 @@ pub fn config_for(
 
     let mut in_force = None;
     for entry in applying {
-        let config = config::decode(&entry.parameters).map_err(|error| Refusal::BadConfig {
-            claim: allocation.claim.clone(),
-            index: entry.index,
-            source_name: match entry.source {
-                crate::allocation::ConfigSource::Class => "from class",
-                crate::allocation::ConfigSource::Claim => "from claim",
-            },
-            error: Box::new(error),
-        })?;
+        let config = config::decode(&entry.parameters)
+            .map_err(|error| bad_config(allocation, entry, error))?;
         if device_type.fits(&config) {
             in_force = Some(Resolved { config, index: entry.index });
         } else if !entry.requests.is_empty() {
@@ -92,6 +85,44 @@ pub fn config_for(
         }
     }
     Ok(in_force)
+}
+
+/// Refuses a config for passthrough wherever it stands: also where it fits no device, or names
+/// requests that others serve. Passed over, its author would get a GPU that isn't passed
+/// through. Only that of an alternative which the scheduler didn't choose is for nothing.
+///
+/// # Errors
+/// The first such config; if it is invalid, what is wrong with it.
+pub(crate) fn refuse_passthrough(allocation: &Allocation) -> Result<(), Refusal> {
+    let is_chosen = |name: &String| allocation.devices.iter().any(|d| d.request.as_str() == name);
+    for entry in &allocation.configs {
+        let is_passthrough = entry.parameters.get("kind").is_some_and(|k| k == "VfioDeviceConfig");
+        let is_for_nothing = config::are_alternatives(entry.requests.iter().map(String::as_str))
+            && !entry.requests.iter().any(is_chosen);
+        if !is_passthrough || is_for_nothing {
+            continue;
+        }
+        let error = match config::decode(&entry.parameters) {
+            Ok(config) => config.unserved(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error {
+            return Err(bad_config(allocation, entry, error));
+        }
+    }
+    Ok(())
+}
+
+fn bad_config(allocation: &Allocation, entry: &OpaqueConfig, error: ConfigError) -> Refusal {
+    Refusal::BadConfig {
+        claim: allocation.claim.clone(),
+        index: entry.index,
+        source_name: match entry.source {
+            ConfigSource::Class => "from class",
+            ConfigSource::Claim => "from claim",
+        },
+        error: Box::new(error),
+    }
 }
 
 fn applies(config: &OpaqueConfig, device: &AllocatedDevice) -> bool {

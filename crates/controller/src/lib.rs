@@ -20,6 +20,7 @@ mod error;
 pub mod fleet;
 mod keep;
 mod lease;
+mod metrics;
 mod run;
 
 pub use declare::{Compiled, GpuClass, Problem, compile};

@@ -13,6 +13,7 @@ use crate::admit::{self, CertificateError, Trust};
 use crate::declare::standard_classes;
 use crate::keep::Keeper;
 use crate::lease::{Elector, LeaseTiming};
+use crate::metrics::Metrics;
 
 /// How the controller runs.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct Settings {
     pub fleet_classes: bool,
     /// Serve admission; None: don't.
     pub webhook: Option<Webhook>,
-    /// Where to answer `/healthz` and `/readyz`.
+    /// Where to answer `/healthz`, `/readyz` and `/metrics`.
     pub http: Option<SocketAddr>,
     /// The times of the election.
     pub lease: LeaseTiming,
@@ -91,13 +92,15 @@ pub async fn run(
     client: Client,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
+    let (metrics, page) = Metrics::new();
     let mut servers = JoinSet::new();
     let mut is_ready = watch::channel(true).1;
     if let Some(webhook) = &settings.webhook {
         let listener = listen("admission", webhook.listen)?;
         let (trust, ready) = Trust::new(client.clone(), webhook.clone(), &settings.identity)?;
         is_ready = ready;
-        let serve = admit::webhook(listener, trust.serving(), settings.driver.clone());
+        let driver = settings.driver.clone();
+        let serve = admit::webhook(listener, trust.serving(), driver, metrics.clone());
         servers.spawn(async move { ("admission", serve.await) });
         servers.spawn(async move {
             trust.run().await;
@@ -105,7 +108,7 @@ pub async fn run(
         });
     }
     if let Some(address) = settings.http {
-        let serve = admit::probes(listen("probes", address)?, is_ready);
+        let serve = admit::probes(listen("probes", address)?, is_ready, page);
         servers.spawn(async move { ("probes", serve.await) });
     }
     let mut elector =
@@ -117,13 +120,15 @@ pub async fn run(
     let lead = async {
         loop {
             elector.acquire().await;
-            let keeper = Keeper::new(client.clone(), &settings, standard.clone());
+            metrics.leads(true);
+            let keeper = Keeper::new(client.clone(), &settings, standard.clone(), metrics.clone());
             tokio::select! {
                 // First, so that a lost lease stops the keeper before its next write.
                 biased;
                 () = elector.hold() => {}
                 () = keeper.run() => {}
             }
+            metrics.leads(false);
         }
     };
     let ended = tokio::select! {

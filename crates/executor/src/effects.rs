@@ -110,7 +110,8 @@ impl EffectError {
     pub fn leaves_nothing(&self) -> bool {
         matches!(
             self,
-            Self::PartitionNotMade(_)
+            Self::TimeSliceUnsupported { .. }
+                | Self::PartitionNotMade(_)
                 | Self::MigModeStays(_)
                 | Self::ForeignInstance { .. }
                 | Self::MpsAway(_)

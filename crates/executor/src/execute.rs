@@ -70,6 +70,12 @@ impl CdiNaming {
         self.dir.join(gpu_dra_cdi::file_name(&self.driver, uid))
     }
 
+    /// Where the incumbent has the claim's spec. Its devices are called as ours, and two
+    /// files with one device make it unusable.
+    fn incumbents_path(&self, uid: &ClaimUid) -> PathBuf {
+        self.path(uid).with_extension("yaml")
+    }
+
     fn device(&self, uid: &ClaimUid, result: &AllocatedDevice) -> Result<CdiDeviceId, IdError> {
         let share = match &result.share_id {
             None => None,
@@ -136,6 +142,19 @@ impl Executor {
             .map(|device| device.gpu().clone());
         let _gpus = self.lock_gpus(gpus.chain(wanted).collect())?;
 
+        if let Some(before) = &before
+            && before.is_adopted_as(allocation)
+            && (before.phase, &before.boot_id) == (Phase::Prepared, &node.boot_id)
+            && self.effects.holds(before)?
+        {
+            // Another driver's state may not have had its name.
+            let named = Record { claim: allocation.claim.clone(), ..before.clone() };
+            if named != *before {
+                self.journal.put(&named)?;
+            }
+            self.write_cdi(&named)?;
+            return Ok(named);
+        }
         let held = self.journal.all()?;
         let planned = plan(allocation, node, held.iter().map(Arc::as_ref), |result| {
             self.naming.device(&lock.uid, result)
@@ -171,8 +190,7 @@ impl Executor {
     /// The effect that stopped it; the record stays, and the call can be repeated.
     pub fn unprepare(&self, lock: &ClaimLock, boot: &BootId) -> Result<(), ExecuteError> {
         let Some(record) = self.journal.get(&lock.uid)? else {
-            self.files.remove(&self.naming.path(&lock.uid))?;
-            return Ok(());
+            return Ok(self.remove_cdi(&lock.uid)?);
         };
         let _gpus = self.lock_gpus(record.gpus().into_iter().cloned().collect())?;
         self.undo(&record, boot)
@@ -205,9 +223,12 @@ impl Executor {
         let Some(record) = self.journal.get(&lock.uid)? else { return Ok(()) };
         let _gpus = self.lock_gpus(record.gpus().into_iter().cloned().collect())?;
         match record.phase {
+            // Only the newer version knows what belongs into its spec.
+            Phase::Prepared if record.known_steps().is_none() => Ok(()),
             Phase::Prepared if record.boot_id == *boot => Ok(self.write_cdi(&record)?),
-            // After a reboot the kubelet prepares again what it still needs.
-            Phase::Prepared => Ok(()),
+            // After a reboot the kubelet prepares again what it still needs. What the power
+            // cut has left of a spec is of no use to anyone.
+            Phase::Prepared => Ok(self.remove_cdi(&record.claim.uid)?),
             Phase::Preparing | Phase::Unpreparing => self.undo(&record, boot),
         }
     }
@@ -232,7 +253,9 @@ impl Executor {
         for dir in [self.journal.dir(), &self.naming.dir] {
             for (name, becomes) in self.files.leftovers(dir)? {
                 let becomes = becomes.to_string_lossy();
-                let uid = gpu_dra_cdi::claim_of_file_name(&self.naming.driver, &becomes)
+                // One may have been to take the place of the incumbent's spec.
+                let ours = becomes.replace(".yaml", ".json");
+                let uid = gpu_dra_cdi::claim_of_file_name(&self.naming.driver, &ours)
                     .or_else(|| Journal::claim_of_file_name(&becomes));
                 let Some(uid) = uid else { continue };
                 let Ok(_lock) = self.lock_claim(&uid, Duration::ZERO) else { continue };
@@ -295,7 +318,7 @@ impl Executor {
                 self.effects.undo(step)?;
             }
         }
-        self.files.remove(&self.naming.path(&record.claim.uid))?;
+        self.remove_cdi(&record.claim.uid)?;
         Ok(self.journal.remove(&record.claim.uid)?)
     }
 
@@ -303,9 +326,24 @@ impl Executor {
     fn write_cdi(&self, record: &Record) -> Result<(), ExecuteError> {
         let path = self.naming.path(&record.claim.uid);
         let spec = self.effects.cdi_spec(record)?;
-        if self.files.read(&path)?.as_deref() != Some(&spec) {
-            self.files.replace(&path, &spec, 0o644)?;
+        let theirs = self.naming.incumbents_path(&record.claim.uid);
+        if self.files.read(&theirs)?.is_some() {
+            // Ours takes the place of theirs at one stroke, so that there is one at any time.
+            self.files.replace(&theirs, &spec, 0o644)?;
+            self.files.rename(&theirs, &path)?;
         }
+        if self.files.read(&path)?.as_deref() != Some(&spec) {
+            // Not synced: after a reboot the kubelet prepares again, and until then no process
+            // dies with it.
+            self.files.replace_unsynced(&path, &spec, 0o644)?;
+        }
+        Ok(())
+    }
+
+    fn remove_cdi(&self, uid: &ClaimUid) -> Result<(), FileError> {
+        // What a power cut brings back is a spec of no claim, and goes at the next start.
+        self.files.remove_unsynced(&self.naming.path(uid))?;
+        self.files.remove_unsynced(&self.naming.incumbents_path(uid))?;
         Ok(())
     }
 

@@ -38,6 +38,17 @@ pub struct MovedAside {
     pub reason: String,
 }
 
+impl std::fmt::Display for MovedAside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "journal file is no record ({}): it is kept as {}, and its claim counts as not prepared",
+            self.reason,
+            self.path.display()
+        )
+    }
+}
+
 /// All claims that this node holds.
 pub struct Journal {
     dir: PathBuf,
@@ -143,10 +154,21 @@ impl Journal {
     fn load(&self, path: &Path) -> Result<Option<Record>, JournalError> {
         let Some(bytes) = self.files.read(path)? else { return Ok(None) };
         let misplaced = |record: &Record| path != self.path(&record.claim.uid);
+        let name = path.file_name().and_then(|name| name.to_str());
+        let newer = || Record::stand_in(&name.and_then(Self::claim_of_file_name)?, &bytes);
         let reason = match Record::decode(&bytes) {
             Ok(record) if misplaced(&record) => "it holds another claim's record".to_owned(),
             Ok(record) => return Ok(Some(record)),
-            Err(error) => error.to_string(),
+            Err(error) => match newer() {
+                Some(record) => {
+                    tracing::error!(
+                        file = %path.display(), version = record.version, claim = %record.claim,
+                        "journal file is of a newer version; update the node agent on this node, until then its GPUs count as held"
+                    );
+                    return Ok(Some(record));
+                }
+                None => error.to_string(),
+            },
         };
         let aside = path.with_extension("json.bad");
         self.files.rename(path, &aside)?;

@@ -11,10 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adopt;
 pub mod effects;
 pub mod execute;
 pub mod journal;
 
+pub use adopt::adopt;
 pub use effects::{Done, EffectError, Effects};
 pub use execute::{CdiNaming, ClaimLock, ExecuteError, Executor};
 pub use journal::{Journal, JournalError, MovedAside};

@@ -2,11 +2,14 @@
 //! rests on it: "no device has that, but they have this".
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use gpu_dra_model::Quantity;
 use gpu_dra_model::config::nearest;
-use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, ResourceSlice};
+use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
+
+use crate::slices::Slices;
 
 /// Distinct values kept of one attribute.
 const MAX_VALUES: usize = 48;
@@ -14,6 +17,7 @@ const MAX_VALUES: usize = 48;
 /// Names and values in use.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog<'a> {
+    drivers: BTreeSet<&'a str>,
     attributes: HashMap<(&'a str, &'a str), Published<'a>>,
     capacities: HashMap<(&'a str, &'a str), Largest<'a>>,
 }
@@ -37,36 +41,59 @@ pub(crate) struct Largest<'a> {
 }
 
 impl<'a> Catalog<'a> {
-    pub(crate) fn of(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Self {
+    pub(crate) fn of(slices: &'a Slices) -> Self {
         let mut catalog = Self::default();
-        for slice in slices {
-            for device in slice.spec.devices.iter().flatten() {
-                catalog.add(&slice.spec.driver, device);
+        // By address: what is equal is there once, and nodes of one kind have much that is.
+        let mut seen = HashSet::new();
+        for slice in slices.kept() {
+            let driver = slice.frame.spec.driver.as_str();
+            catalog.drivers.insert(driver);
+            for device in slice.devices.iter().flatten() {
+                let kind = device.string("type").unwrap_or_default();
+                for attribute in device.attributes.iter().flatten() {
+                    if seen.insert((driver, kind, Rc::as_ptr(attribute).addr())) {
+                        catalog.add_attribute(driver, kind, &attribute.0, &attribute.1);
+                    }
+                }
+                let what = device.string("productName").unwrap_or(driver);
+                if seen.insert((driver, what, Rc::as_ptr(&device.plain).addr())) {
+                    catalog.add_capacities(driver, what, &device.plain);
+                }
             }
         }
         catalog
     }
 
-    fn add(&mut self, driver: &'a str, device: &'a Device) {
-        let kind_of_device = string(device, "type").unwrap_or_default();
-        for (name, value) in device.attributes.iter().flatten() {
-            let published = self.attributes.entry(split(driver, name)).or_default();
-            let (kind, text) = shown(value);
-            published.kinds.insert(kind);
-            published.types.insert(kind_of_device);
-            if published.values.len() < MAX_VALUES {
-                published.values.insert(text);
-            }
+    fn add_attribute(
+        &mut self,
+        driver: &'a str,
+        kind_of_device: &'a str,
+        name: &'a str,
+        value: &'a DeviceAttribute,
+    ) {
+        let published = self.attributes.entry(split(driver, name)).or_default();
+        let (kind, text) = shown(value);
+        published.kinds.insert(kind);
+        published.types.insert(kind_of_device);
+        if published.values.len() < MAX_VALUES {
+            published.values.insert(text);
         }
+    }
+
+    fn add_capacities(&mut self, driver: &'a str, what: &'a str, device: &'a Device) {
         for (name, value) in device.capacity.iter().flatten() {
             let Ok(quantity) = value.value.0.parse::<Quantity>() else { continue };
-            let what = what(driver, device);
             let known = self.capacities.entry(split(driver, name));
             let known = known.or_insert(Largest { value: quantity, what });
             if quantity > known.value {
                 *known = Largest { value: quantity, what };
             }
         }
+    }
+
+    /// The drivers, in the order of their names.
+    pub(crate) fn drivers(&self) -> Vec<&'a str> {
+        self.drivers.iter().copied().collect()
     }
 
     pub(crate) fn attribute<'s>(

@@ -1,20 +1,22 @@
-//! The way from a question to a report: every node is tried by the allocator, those that
-//! don't fit are surveyed, equal ones are folded at once, so that memory doesn't grow with
-//! the cluster.
+//! The way from a question to a report: every node is tried by the allocator, some nodes at a
+//! time, those that don't fit are surveyed, equal ones are folded at once, so that memory
+//! hardly grows with the cluster.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome};
+use gpu_dra_allocator::{AllocateError, Allocator, Outcome};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim};
 
 use crate::advice::Adviser;
+use crate::batches::Batches;
 use crate::catalog::Catalog;
 use crate::misses::Misses;
 use crate::on_node::{self, Examples, Key};
 use crate::question::{Question, full_name};
 use crate::report::{NodeGroup, NodeOutcome, Report, Verdict};
+use crate::slices::Slices;
 use crate::{nodes, verdict};
 
 /// Names of nodes given for a group.
@@ -24,11 +26,14 @@ const NAMES: usize = 3;
 const MAX_STEPS: usize = 2_000_000;
 const MAX_STEPS_AFTER: usize = 10_000;
 
+/// Devices looked at at once, some 100 MB.
+const AT_ONCE: usize = 8_000;
+
 /// The objects of a cluster that have a say.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Cluster<'a> {
     /// All slices.
-    pub slices: &'a [ResourceSlice],
+    pub slices: &'a Slices,
     /// All classes.
     pub classes: &'a [DeviceClass],
     /// All claims; those that are allocated take devices away.
@@ -43,10 +48,11 @@ pub struct Cluster<'a> {
 #[derive(Debug)]
 pub struct Explainer<'a> {
     cluster: Cluster<'a>,
-    allocator: Allocator<'a>,
+    batches: Batches<'a>,
     catalog: Rc<Catalog<'a>>,
     /// What earlier questions were given, by claim.
     taken: HashMap<String, AllocationResult>,
+    at_once: usize,
 }
 
 /// Nodes of which the same is to be said.
@@ -62,6 +68,7 @@ pub(crate) struct Group {
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) groups: Vec<Group>,
+    places: HashMap<Key, usize>,
     /// The first node that fits, with what it gives.
     pub(crate) fit: Option<(String, Vec<AllocationResult>)>,
 }
@@ -70,18 +77,25 @@ impl<'a> Explainer<'a> {
     /// For a cluster as it is.
     #[must_use]
     pub fn new(cluster: Cluster<'a>) -> Self {
-        let allocated = Allocated::from_claims(cluster.claims);
-        let allocator = Allocator::new(cluster.slices, cluster.classes, allocated);
         Self {
             cluster,
-            allocator: allocator.with_max_steps(MAX_STEPS),
+            batches: Batches::new(cluster.slices, cluster.claims),
             catalog: Rc::new(Catalog::of(cluster.slices)),
             taken: HashMap::new(),
+            at_once: AT_ONCE,
         }
     }
 
+    /// Looks at so many devices at once, or at one node where it has more: fewer take less
+    /// memory. It changes no answer.
+    #[must_use]
+    pub fn with_devices_at_once(mut self, devices: usize) -> Self {
+        self.at_once = devices;
+        self
+    }
+
     /// Answers; `progress` is told after each node how many are done.
-    pub fn explain(&mut self, question: &Question, progress: &mut dyn FnMut(usize)) -> Report {
+    pub fn explain(&self, question: &Question, progress: &mut dyn FnMut(usize)) -> Report {
         self.answer(question, progress).0
     }
 
@@ -101,20 +115,13 @@ impl<'a> Explainer<'a> {
         let (report, findings) = self.answer(&question, progress);
         if let Some((_, results)) = findings.fit {
             let open = question.claims.iter().filter(|claim| !Question::is_allocated(claim));
-            for (claim, result) in open.zip(results) {
-                let name = full_name(&claim.metadata);
-                self.allocator.assume(&name, &result);
-                self.taken.insert(name, result);
-            }
+            let names = open.map(|claim| full_name(&claim.metadata));
+            self.taken.extend(names.zip(results));
         }
         report
     }
 
-    fn answer(
-        &mut self,
-        question: &Question,
-        progress: &mut dyn FnMut(usize),
-    ) -> (Report, Findings) {
+    fn answer(&self, question: &Question, progress: &mut dyn FnMut(usize)) -> (Report, Findings) {
         let open: Vec<&ResourceClaim> =
             question.claims.iter().filter(|claim| !Question::is_allocated(claim)).collect();
         let names: Vec<String> = open.iter().map(|claim| full_name(&claim.metadata)).collect();
@@ -127,6 +134,7 @@ impl<'a> Explainer<'a> {
         let (verdict, sentence) = verdict::of(question, &adviser, &findings, &open);
         let nodes: Vec<NodeGroup> =
             findings.groups.iter().map(|group| node_group(group, &names)).collect();
+        adviser.counts(&nodes);
         // Of what fits no one asks what else would have done.
         let fits = verdict == Verdict::Fits;
         let report = Report {
@@ -142,7 +150,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn all_nodes(
-        &mut self,
+        &self,
         question: &Question,
         open: &[&ResourceClaim],
         adviser: &mut Adviser<'_>,
@@ -150,54 +158,67 @@ impl<'a> Explainer<'a> {
         progress: &mut dyn FnMut(usize),
     ) -> Findings {
         let mut findings = Findings::default();
-        let mut places: HashMap<Key, usize> = HashMap::new();
-        self.allocator.set_max_steps(MAX_STEPS);
-        for (number, node) in self.cluster.nodes.iter().enumerate() {
-            let mut error = None;
-            let (key, examples) = match nodes::left_out(question, node) {
-                Some(why) => (on_node::left_out(why), Examples::default()),
-                None => {
-                    let outcome = self.allocator.allocate(node, open, &mut || "share".to_owned());
-                    if let Some(AllocateError::TooLong { .. }) = on_node::error(&outcome) {
-                        self.allocator.set_max_steps(MAX_STEPS_AFTER);
+        let mut max_steps = MAX_STEPS;
+        let mut number = 0;
+        for batch in self.batches.of(self.cluster.nodes, self.at_once) {
+            let mut allocator =
+                Allocator::new(&batch.slices, self.cluster.classes, batch.allocated);
+            self.taken.iter().for_each(|(claim, result)| allocator.assume(claim, result));
+            for node in batch.nodes {
+                let (key, examples, error) = match nodes::left_out(question, node) {
+                    Some(why) => (on_node::left_out(why), Examples::default(), None),
+                    None => {
+                        allocator.set_max_steps(max_steps);
+                        let outcome = allocator.allocate(node, open, &mut || "share".to_owned());
+                        if let Some(AllocateError::TooLong { .. }) = on_node::error(&outcome) {
+                            max_steps = MAX_STEPS_AFTER;
+                        }
+                        let survey = match &outcome {
+                            Outcome::Allocated(_) => None,
+                            Outcome::Refused(_) => allocator.survey(node, open).ok(),
+                        };
+                        if let Some(survey) = &survey {
+                            adviser.see(survey, allocator.allocated());
+                            misses.add(survey, number);
+                        }
+                        let (key, examples) = on_node::examine(survey.as_ref(), &outcome);
+                        let error = on_node::error(&outcome).cloned();
+                        if let (Outcome::Allocated(results), None) = (outcome, &findings.fit) {
+                            findings.fit = Some((name_of(node), results));
+                        }
+                        (key, examples, error)
                     }
-                    let survey = match &outcome {
-                        Outcome::Allocated(_) => None,
-                        Outcome::Refused(_) => self.allocator.survey(node, open).ok(),
-                    };
-                    if let Some(survey) = &survey {
-                        adviser.see(survey, self.allocator.allocated());
-                        misses.add(survey, number);
-                    }
-                    let examined = on_node::examine(survey.as_ref(), &outcome);
-                    error = on_node::error(&outcome).cloned();
-                    if let (Outcome::Allocated(results), None) = (outcome, &findings.fit) {
-                        findings.fit = Some((name_of(node), results));
-                    }
-                    examined
-                }
-            };
-            let place = *places.entry(key.clone()).or_insert_with(|| {
-                findings.groups.push(Group {
-                    key,
-                    examples: examples.clone(),
-                    count: 0,
-                    names: Vec::new(),
-                    error,
-                });
-                findings.groups.len() - 1
-            });
-            if let Some(group) = findings.groups.get_mut(place) {
-                group.count += 1;
-                if group.names.len() < NAMES {
-                    group.names.push(name_of(node));
-                }
-                group.examples.merge(examples);
+                };
+                findings.add(node, key, examples, error);
+                number += 1;
+                progress(number);
             }
-            progress(number + 1);
         }
         findings.groups.sort_by_key(|group| (group.key.outcome, std::cmp::Reverse(group.count)));
         findings
+    }
+}
+
+impl Findings {
+    /// Adds a node to the group of those that are equal.
+    fn add(&mut self, node: &Node, key: Key, examples: Examples, error: Option<AllocateError>) {
+        let place = *self.places.entry(key.clone()).or_insert_with(|| {
+            self.groups.push(Group {
+                key,
+                examples: examples.clone(),
+                count: 0,
+                names: Vec::new(),
+                error,
+            });
+            self.groups.len() - 1
+        });
+        if let Some(group) = self.groups.get_mut(place) {
+            group.count += 1;
+            if group.names.len() < NAMES {
+                group.names.push(name_of(node));
+            }
+            group.examples.merge(examples);
+        }
     }
 }
 

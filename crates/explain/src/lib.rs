@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod batches;
 mod catalog;
 mod causes;
 mod explainer;
@@ -23,6 +24,7 @@ mod nodes;
 mod on_node;
 mod question;
 mod report;
+mod slices;
 pub mod text;
 mod verdict;
 mod words;
@@ -33,3 +35,4 @@ pub use report::{
     Advice, Cause, CauseKind, Nearest, NodeGroup, NodeOutcome, Removed, Report, RequestOnNode,
     Verdict,
 };
+pub use slices::Slices;

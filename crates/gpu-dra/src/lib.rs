@@ -9,10 +9,8 @@ mod commands;
 mod exit;
 pub mod rig;
 
-use clap::Parser as _;
-
 /// Runs what the command line says.
 #[must_use]
 pub fn main() -> std::process::ExitCode {
-    exit::code(cli::Cli::parse().run())
+    exit::code(cli::Cli::of_command_line().run())
 }

@@ -120,6 +120,7 @@ impl Rig {
         flag("--kubeconfig", &self.kubeconfig);
         flag("--mps-socket", &self.mps_socket());
         flag("--mps-run-dir", &self.mps_run_dir());
+        flag("--host-proc", &self.host_proc());
         command.args(["--device-nodes", "allow-plain-files"]);
         command.stdin(Stdio::null());
         command
@@ -135,6 +136,12 @@ impl Rig {
     #[must_use]
     pub fn mps_run_dir(&self) -> PathBuf {
         self.dir().join("mps")
+    }
+
+    /// The simulated host's processes: `PID/cgroup` of those that the simulated GPUs run.
+    #[must_use]
+    pub fn host_proc(&self) -> PathBuf {
+        self.dir().join("host-proc")
     }
 
     /// The command of an MPS host for this node, not yet started.
@@ -329,6 +336,15 @@ impl Agent {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next());
         number.context("no VmRSS")?.parse().context("VmRSS")
+    }
+
+    /// Kills it where it is.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn kill(&mut self) -> std::io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
     }
 
     /// Asks it to stop, and waits.

@@ -151,7 +151,9 @@ impl Policy {
         }
     }
 
-    fn event(&self, kind: EventKind) -> Verdict {
+    /// What is done about an event.
+    #[must_use]
+    pub fn event(&self, kind: EventKind) -> Verdict {
         match kind {
             EventKind::Xid(xid) => self.xid(xid),
             EventKind::DoubleBitEcc => self.double_bit_ecc,

@@ -66,6 +66,14 @@ pub trait Files: Send + Sync {
     /// The step that the kernel refused; the old file is then untouched.
     fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError>;
 
+    /// As [`Files::replace`] as long as the machine runs, whatever dies on it. After a power
+    /// cut the name may show the old bytes, none, or half of these: for what means nothing
+    /// after a reboot.
+    ///
+    /// # Errors
+    /// The step that the kernel refused; the old file is then untouched.
+    fn replace_unsynced(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError>;
+
     /// The whole file, or None where there is none.
     ///
     /// # Errors
@@ -77,6 +85,12 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// When it is there but can't be removed.
     fn remove(&self, path: &Path) -> Result<bool, FileError>;
+
+    /// As [`Files::remove`], but it may be back after a power cut.
+    ///
+    /// # Errors
+    /// When it is there but can't be removed.
+    fn remove_unsynced(&self, path: &Path) -> Result<bool, FileError>;
 
     /// Renames within one folder, for good.
     ///
@@ -105,6 +119,15 @@ pub trait Files: Send + Sync {
     fn create_dir(&self, dir: &Path, mode: u32) -> Result<(), FileError>;
 }
 
+/// What a change must outlive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// A power cut.
+    ForGood,
+    /// The process.
+    UntilReboot,
+}
+
 /// The node's own file system.
 #[derive(Debug, Default)]
 pub struct RealFiles {
@@ -119,7 +142,10 @@ impl RealFiles {
         Self { boundary, serial: AtomicU64::new(0) }
     }
 
-    fn sync_parent(&self, path: &Path) -> io::Result<()> {
+    fn sync_folder(&self, path: &Path, kept: Kept) -> io::Result<()> {
+        if kept == Kept::UntilReboot {
+            return Ok(());
+        }
         self.boundary.pass("sync folder");
         let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
@@ -135,24 +161,11 @@ impl RealFiles {
         path.with_file_name(name)
     }
 
-    fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        self.boundary.pass("create file");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
-        self.boundary.pass("write file");
-        file.write_all(bytes)?;
-        // The umask must not decide who can read a CDI spec.
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
-        self.boundary.pass("sync file");
-        file.sync_all()
-    }
-}
-
-impl Files for RealFiles {
-    fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    /// Writes beside the name, then gives it the name.
+    fn put(&self, path: &Path, bytes: &[u8], mode: u32, kept: Kept) -> Result<(), FileError> {
         let failed = |source| FileError::new("write", path, source);
         let temporary = self.temporary(path);
-        let written = self.write_new(&temporary, bytes, mode).and_then(|()| {
+        let written = self.write_new(&temporary, bytes, mode, kept).and_then(|()| {
             self.boundary.pass("rename file");
             fs::rename(&temporary, path)
         });
@@ -165,7 +178,42 @@ impl Files for RealFiles {
             }
             return Err(failed(error));
         }
-        self.sync_parent(path).map_err(failed)
+        self.sync_folder(path, kept).map_err(failed)
+    }
+
+    fn take(&self, path: &Path, kept: Kept) -> Result<bool, FileError> {
+        let failed = |source| FileError::new("remove", path, source);
+        self.boundary.pass("remove file");
+        match fs::remove_file(path) {
+            Ok(()) => self.sync_folder(path, kept).map(|()| true).map_err(failed),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8], mode: u32, kept: Kept) -> io::Result<()> {
+        self.boundary.pass("create file");
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+        self.boundary.pass("write file");
+        file.write_all(bytes)?;
+        // The umask must not decide who can read a CDI spec.
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+        if kept == Kept::UntilReboot {
+            return Ok(());
+        }
+        self.boundary.pass("sync file");
+        file.sync_all()
+    }
+}
+
+impl Files for RealFiles {
+    fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+        self.put(path, bytes, mode, Kept::ForGood)
+    }
+
+    fn replace_unsynced(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+        self.put(path, bytes, mode, Kept::UntilReboot)
     }
 
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
@@ -177,19 +225,17 @@ impl Files for RealFiles {
     }
 
     fn remove(&self, path: &Path) -> Result<bool, FileError> {
-        let failed = |source| FileError::new("remove", path, source);
-        self.boundary.pass("remove file");
-        match fs::remove_file(path) {
-            Ok(()) => self.sync_parent(path).map(|()| true).map_err(failed),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed(error)),
-        }
+        self.take(path, Kept::ForGood)
+    }
+
+    fn remove_unsynced(&self, path: &Path) -> Result<bool, FileError> {
+        self.take(path, Kept::UntilReboot)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FileError> {
         self.boundary.pass("rename file");
         fs::rename(from, to)
-            .and_then(|()| self.sync_parent(to))
+            .and_then(|()| self.sync_folder(to, Kept::ForGood))
             .map_err(|source| FileError::new("rename", from, source))
     }
 

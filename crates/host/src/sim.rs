@@ -53,6 +53,11 @@ impl SimFiles {
         state.dead = false;
     }
 
+    /// Disarms a fault that didn't kill; nothing is lost.
+    pub fn disarm(&self) {
+        self.state().fault = None;
+    }
+
     /// How many effects have happened since the beginning.
     #[must_use]
     pub fn effects(&self) -> u64 {
@@ -128,6 +133,16 @@ impl Files for SimFiles {
         state.sync_folder(path)
     }
 
+    fn replace_unsynced(&self, path: &Path, bytes: &[u8], _mode: u32) -> Result<(), FileError> {
+        let mut state = self.state();
+        state.step("write", path)?;
+        state.step("rename", path)?;
+        state.inode += 1;
+        let entry = (bytes.to_vec(), state.inode);
+        state.seen.insert(path.to_owned(), entry);
+        Ok(())
+    }
+
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         Ok(self.state().seen.get(path).map(|(bytes, _)| bytes.clone()))
     }
@@ -140,6 +155,12 @@ impl Files for SimFiles {
             state.sync_folder(path)?;
         }
         Ok(was_there)
+    }
+
+    fn remove_unsynced(&self, path: &Path) -> Result<bool, FileError> {
+        let mut state = self.state();
+        state.step("remove", path)?;
+        Ok(state.seen.remove(path).is_some())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FileError> {
@@ -192,5 +213,17 @@ mod tests {
             files.restart();
             assert_eq!(files.read(path).unwrap().unwrap(), b"old", "died at effect {effect}");
         }
+    }
+
+    #[test]
+    fn what_is_not_to_be_synced_is_seen_until_the_power_cut() {
+        let files = SimFiles::default();
+        let (old, new) = (Path::new("/a/old"), Path::new("/a/new"));
+        files.replace(old, b"old", 0).unwrap();
+        files.replace_unsynced(new, b"new", 0).unwrap();
+        assert!(files.remove_unsynced(old).unwrap());
+        assert_eq!(files.contents().into_keys().collect::<Vec<_>>(), [new]);
+        files.restart();
+        assert_eq!(files.contents().into_keys().collect::<Vec<_>>(), [old]);
     }
 }

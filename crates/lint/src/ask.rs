@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu_dra_explain::{Advice, Cluster, Explainer, Question};
+use gpu_dra_explain::{Advice, Cluster, Explainer, Question, Slices};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{
     CELDeviceSelector, DeviceClaim, DeviceClass, DeviceClassSpec, DeviceConstraint, DeviceRequest,
@@ -65,7 +65,7 @@ pub(crate) fn constraint(world: &World<'_>, constraint: &DeviceConstraint) -> Op
 }
 
 fn ask(world: &World<'_>, class: &[&str], claim: ResourceClaim, devices: &[usize]) -> Vec<Advice> {
-    let mut slices = world.catalog.clone();
+    let mut slices: Slices = world.catalog.iter().cloned().collect();
     slices.extend(on_node(world, devices));
     let mut made_up = DeviceClass::default();
     made_up.metadata.name = Some(CLASS.to_owned());
@@ -74,8 +74,13 @@ fn ask(world: &World<'_>, class: &[&str], claim: ResourceClaim, devices: &[usize
     let mut node = Node::default();
     node.metadata.name = Some(NODE.to_owned());
     let (classes, nodes) = ([made_up], [node]);
-    let cluster =
-        Cluster { slices: &slices, classes: &classes, nodes: &nodes, ..Cluster::default() };
+    let cluster = Cluster {
+        slices: &slices,
+        classes: &classes,
+        claims: &[],
+        nodes: &nodes,
+        admin_namespaces: None,
+    };
     Explainer::new(cluster).explain(&Question::of_claim(&claim), &mut |_| {}).advice
 }
 

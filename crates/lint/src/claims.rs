@@ -267,10 +267,11 @@ fn fits(object: &Object<'_>, claim: &Claim, world: &World<'_>, findings: &mut Fi
     let Some(fleet) = world.fleet.filter(|fleet| !fleet.nodes.is_empty()) else { return };
     let classes: Vec<_> = world.classes.values().cloned().collect();
     let cluster = Cluster {
-        slices: &fleet.slices,
+        slices: world.fleet_slices(),
         classes: &classes,
+        claims: &[],
         nodes: &fleet.nodes,
-        ..Cluster::default()
+        admin_namespaces: None,
     };
     let mut asked = claim.claim.clone();
     asked.status = None;

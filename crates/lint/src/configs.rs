@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use gpu_dra_model::config::{
-    ConfigError, DeviceConfig, LimitError, MAX_CONFIG_BYTES, MpsDevice, decode, problems,
+    ConfigError, DeviceConfig, LimitError, MAX_CONFIG_BYTES, MpsDevice, are_alternatives, decode,
+    problems,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, OpaqueDeviceConfiguration};
 use serde_json::Value;
@@ -40,6 +41,13 @@ pub(crate) fn of_claim(
             .collect();
         indices(object, &path, &opaque.parameters.0, &targets, findings);
         let Some(decoded) = decoded else { continue };
+        let may_be_for_nothing = are_alternatives(names.iter().map(String::as_str));
+        if let Some(unserved) = decoded.unserved() {
+            if !may_be_for_nothing {
+                refuse(object, &path, &unserved, findings);
+            }
+            continue;
+        }
         let mut misfits = Vec::new();
         for request in &targets {
             let types = world.types_of(request.class);
@@ -79,6 +87,10 @@ pub(crate) fn of_class(
         let Some(opaque) = &config.opaque else { continue };
         let path = object.root.keys("spec.config").index(place).key("opaque");
         let Some(Some(decoded)) = check(object, &path, opaque, findings) else { continue };
+        if let Some(unserved) = decoded.unserved() {
+            refuse(object, &path, &unserved, findings);
+            continue;
+        }
         let types = world.types_of(&object.name);
         if types.is_empty() || fits(&decoded, &types) {
             continue;
@@ -122,10 +134,15 @@ fn check(
         return Some(None);
     }
     for problem in problems(parameters) {
-        let path = place(&path_of, &problem);
-        findings.add(object, &path, Severity::Error, Rule::Config, problem.to_string());
+        refuse(object, path, &problem, findings);
     }
     Some(decode(parameters).ok())
+}
+
+/// What the node agent would say of the config.
+fn refuse(object: &Object<'_>, opaque: &Path, problem: &ConfigError, findings: &mut Findings) {
+    let path = place(&opaque.key("parameters"), problem);
+    findings.add(object, &path, Severity::Error, Rule::Config, problem.to_string());
 }
 
 /// Where in the parameters the problem is.
@@ -142,7 +159,9 @@ fn place(parameters: &Path, problem: &ConfigError) -> Path {
         ConfigError::Missing { path, .. } => parameters.keys(path),
         ConfigError::Conflict { block, .. } => parameters.key("sharing").key(block),
         ConfigError::ApiVersion { .. } => parameters.key("apiVersion"),
-        ConfigError::Kind { .. } | ConfigError::ForeignKind { .. } => parameters.key("kind"),
+        ConfigError::Kind { .. } | ConfigError::ForeignKind { .. } | ConfigError::Passthrough => {
+            parameters.key("kind")
+        }
         _ => parameters.clone(),
     }
 }

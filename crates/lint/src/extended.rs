@@ -15,16 +15,23 @@ pub(crate) fn lint(objects: &[Object<'_>], world: &World<'_>, findings: &mut Fin
             holders.entry(resource).or_default().push(name);
         }
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<(&str, bool)> = Vec::new();
     for object in objects {
         let Body::Class(class) = &object.body else { continue };
-        if names.contains(&object.name.as_str()) {
-            let message =
-                format!("there are two classes {}: the later replaces the earlier", object.name);
+        let name = object.name.as_str();
+        if let Some((_, is_declared)) = names.iter().find(|(known, _)| *known == name) {
+            let message = if *is_declared == object.is_declared {
+                format!("there are two classes {name}: the later replaces the earlier")
+            } else {
+                format!(
+                    "there are a GpuClass and a DeviceClass {name}, and of a GpuClass another \
+                     DeviceClass of that name is made: rename one"
+                )
+            };
             let path = object.root.keys("metadata.name");
             findings.add(object, &path, Severity::Warning, Rule::DuplicateName, message);
         }
-        names.push(&object.name);
+        names.push((name, object.is_declared));
         let spec = class.spec.as_ref();
         let Some(resource) = spec.and_then(|spec| spec.extended_resource_name.as_deref()) else {
             continue;

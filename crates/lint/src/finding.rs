@@ -117,6 +117,7 @@ rules! {
     UnknownPodClaim "unknown-pod-claim" "a claim that the pod hasn't",
     UnusedPodClaim "unused-pod-claim" "a claim of the pod that no container uses",
     ExtendedResource "extended-resource" "an extendedResourceName that clashes or is refused",
+    GpuClass "gpu-class" "a GpuClass that the controller can make no DeviceClass of",
 }
 
 impl fmt::Display for Rule {
@@ -155,6 +156,8 @@ impl Findings {
         rule: Rule,
         message: impl Into<String>,
     ) {
+        let written = object.is_declared.then(|| path.as_far_as_in(object.document.value()));
+        let path = written.as_ref().unwrap_or(path);
         let finding = Finding {
             file: object.document.file().to_owned(),
             document: object.document.number(),

@@ -19,6 +19,7 @@ mod claims;
 mod classes;
 mod configs;
 mod constraints;
+mod declared;
 mod document;
 mod extended;
 mod finding;
@@ -33,6 +34,7 @@ mod shape;
 mod values;
 mod world;
 
+pub use declared::{Compile, Fault};
 pub use document::{Document, ParseError};
 pub use finding::{Finding, Rule, Severity};
 pub use world::Fleet;
@@ -46,10 +48,21 @@ use world::World;
 /// Documents are seen together: a claim may use the class, a pod the template, of another.
 #[must_use]
 pub fn lint(documents: &[Document], fleet: Option<&Fleet>) -> Vec<Finding> {
+    lint_with(documents, fleet, &|_| None)
+}
+
+/// As [`lint`], with DeviceClasses that other kinds of objects declare: they are judged as if
+/// they were written out.
+#[must_use]
+pub fn lint_with(
+    documents: &[Document],
+    fleet: Option<&Fleet>,
+    compile: &Compile<'_>,
+) -> Vec<Finding> {
     let mut findings = Findings::default();
     let mut objects = Vec::new();
     for document in documents {
-        objects.extend(Object::all_of(document, &mut findings));
+        objects.extend(Object::all_of(document, compile, &mut findings));
     }
     let mut world = World::new(fleet, &objects);
     // Classes first: what is wrong with a class isn't told again of each claim.

@@ -4,6 +4,7 @@ use gpu_dra_explain::manifest::Manifests;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use serde_json::Value;
 
+use crate::declared::{self, Compile};
 use crate::document::Document;
 use crate::finding::{Findings, Rule, Severity};
 use crate::path::Path;
@@ -22,6 +23,8 @@ pub(crate) struct Object<'d> {
     pub(crate) namespace: String,
     /// As it is written.
     pub(crate) value: &'d Value,
+    /// Whether its body is compiled from fields of its own.
+    pub(crate) is_declared: bool,
     pub(crate) body: Body,
 }
 
@@ -48,9 +51,13 @@ pub(crate) struct Claim {
 
 impl<'d> Object<'d> {
     /// The objects of a document, with what is wrong with their shape.
-    pub(crate) fn all_of(document: &'d Document, findings: &mut Findings) -> Vec<Self> {
+    pub(crate) fn all_of(
+        document: &'d Document,
+        compile: &Compile<'_>,
+        findings: &mut Findings,
+    ) -> Vec<Self> {
         let mut objects = Vec::new();
-        unfold(document, document.value(), Path::default(), findings, &mut objects);
+        unfold(document, document.value(), Path::default(), compile, findings, &mut objects);
         objects
     }
 
@@ -68,6 +75,7 @@ fn unfold<'d>(
     document: &'d Document,
     value: &'d Value,
     root: Path,
+    compile: &Compile<'_>,
     findings: &mut Findings,
     objects: &mut Vec<Object<'d>>,
 ) {
@@ -77,7 +85,8 @@ fn unfold<'d>(
         && let Some(items) = value.get("items").and_then(Value::as_array)
     {
         for (place, item) in items.iter().enumerate() {
-            unfold(document, item, root.key("items").index(place), findings, objects);
+            let root = root.key("items").index(place);
+            unfold(document, item, root, compile, findings, objects);
         }
         return;
     }
@@ -90,13 +99,19 @@ fn unfold<'d>(
         name: text("/metadata/name").to_owned(),
         namespace: text("/metadata/namespace").to_owned(),
         value,
+        is_declared: false,
         body: Body::Other,
     };
     if object.namespace.is_empty() {
         "default".clone_into(&mut object.namespace);
     }
     object.serial = findings.next_serial();
-    object.body = decode(&object, findings);
+    if let Some(compiled) = compile(value) {
+        object.is_declared = true;
+        object.body = declared::body(&object, compiled, findings);
+    } else {
+        object.body = decode(&object, findings);
+    }
     objects.push(object);
 }
 

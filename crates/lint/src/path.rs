@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// One step down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -35,6 +37,30 @@ impl Path {
         path
     }
 
+    /// Fields and elements, as they are displayed: `spec.model.names[0]`.
+    pub(crate) fn fields(&self, text: &str) -> Self {
+        text.split('.').fold(self.clone(), |path, part| {
+            let mut pieces = part.split('[');
+            let path = path.key(pieces.next().unwrap_or_default());
+            let indices = pieces.filter_map(|piece| piece.trim_end_matches(']').parse().ok());
+            indices.fold(path, |path, index| path.index(index))
+        })
+    }
+
+    /// As many of the steps as the document has.
+    pub(crate) fn as_far_as_in(&self, document: &Value) -> Self {
+        let mut here = document;
+        let there = self.0.iter().take_while(|step| {
+            let next = match step {
+                Step::Key(name) => here.get(name),
+                Step::Index(index) => here.get(index),
+            };
+            here = next.unwrap_or(&Value::Null);
+            next.is_some()
+        });
+        Self(there.cloned().collect())
+    }
+
     pub(crate) fn steps(&self) -> &[Step] {
         &self.0
     }
@@ -50,5 +76,19 @@ impl fmt::Display for Path {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_and_cut() {
+        let path = Path::default().key("items").index(1).fields("spec.model.names[0][2].x");
+        assert_eq!(path.to_string(), "items[1].spec.model.names[0][2].x");
+        let document = serde_json::json!({"items": [{}, {"spec": {"model": {"names": ["a"]}}}]});
+        assert_eq!(path.as_far_as_in(&document).to_string(), "items[1].spec.model.names[0]");
+        assert_eq!(path.as_far_as_in(&Value::Null), Path::default());
     }
 }

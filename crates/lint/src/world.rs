@@ -2,10 +2,12 @@
 //! always the odd ones that break selectors some day.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use gpu_dra_allocator::device_view;
 use gpu_dra_cel::{DeviceView, Selector};
+use gpu_dra_explain::Slices;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, DeviceClass, ResourceSlice};
 
@@ -82,6 +84,8 @@ pub(crate) struct World<'f> {
     /// Classes among the documents that something is wrong with.
     pub(crate) faulty: BTreeSet<String>,
     selected: BTreeMap<String, Option<Vec<usize>>>,
+    /// The fleet's slices as `explain` takes them, once they are needed.
+    kept: OnceCell<Slices>,
 }
 
 /// Namespace, name, and whether it is a template.
@@ -109,6 +113,7 @@ impl<'f> World<'f> {
             claims: BTreeMap::new(),
             faulty: BTreeSet::new(),
             selected: BTreeMap::new(),
+            kept: OnceCell::new(),
         };
         world.add_devices();
         world.add_classes(objects);
@@ -172,6 +177,13 @@ impl<'f> World<'f> {
             let name = class.metadata.name.clone().unwrap_or_default();
             self.classes.insert(name, class);
         }
+    }
+
+    /// The fleet's slices, for `explain`.
+    pub(crate) fn fleet_slices(&self) -> &Slices {
+        self.kept.get_or_init(|| {
+            self.fleet.iter().flat_map(|fleet| fleet.slices.iter().cloned()).collect()
+        })
     }
 
     /// Whether there is a real fleet.

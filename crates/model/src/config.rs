@@ -48,6 +48,20 @@ impl DeviceConfig {
             Self::Vfio(_) => "VfioDeviceConfig",
         }
     }
+
+    /// Why what a valid config asks can't be had of this driver yet, if it can't.
+    #[must_use]
+    pub fn unserved(&self) -> Option<ConfigError> {
+        matches!(self, Self::Vfio(_)).then_some(ConfigError::Passthrough)
+    }
+}
+
+/// Whether a config that names these requests may turn out to be for nothing: each is an
+/// alternative, `request/subrequest`, of which the scheduler chooses one (KEP-4816). A config
+/// that names none is for all.
+pub fn are_alternatives<'a>(requests: impl IntoIterator<Item = &'a str>) -> bool {
+    let mut requests = requests.into_iter().peekable();
+    requests.peek().is_some() && requests.all(|name| name.contains('/'))
 }
 
 /// `GpuConfig`. Without sharing the GPU's settings are not touched at all: setting a

@@ -6,13 +6,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::shown;
+
 /// A text that is no identifier of the kind asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {value:?} is not valid: {rule}")]
 pub struct IdError {
     /// What kind of identifier was expected.
     pub kind: &'static str,
-    /// The text that was refused, at most 80 bytes of it.
+    /// The text that was refused, shortened.
     pub value: String,
     /// The rule that it broke.
     pub rule: &'static str,
@@ -20,7 +22,7 @@ pub struct IdError {
 
 impl IdError {
     fn new(kind: &'static str, value: &str, rule: &'static str) -> Self {
-        Self { kind, value: value.chars().take(80).collect(), rule }
+        Self { kind, value: shown(value, 80), rule }
     }
 }
 
@@ -339,6 +341,14 @@ mod tests {
         assert!(CdiDeviceId::new("k8s.gpu.nvidia.com/claim=0f6c-gpu-1").is_ok());
         assert!(CdiDeviceId::new("claim=0f6c").is_err());
         assert!(DriverName::new("gpu.nvidia.com").is_ok());
+    }
+
+    #[test]
+    fn a_refusal_is_short_whatever_was_given() {
+        for bad in ["x".repeat(500), "\u{b}".repeat(500), "\u{10ffff}".repeat(80)] {
+            let error = PciBusId::new(&bad).unwrap_err().to_string();
+            assert!(error.len() < 200, "{error}");
+        }
     }
 
     #[test]

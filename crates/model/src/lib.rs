@@ -11,6 +11,7 @@ pub mod device;
 pub mod ids;
 pub mod inventory;
 pub mod quantity;
+mod shown;
 pub mod version;
 
 pub use device::{ComputeMode, DeviceKind, MigDevice, Partition, Shares};
@@ -20,3 +21,4 @@ pub use ids::{
 };
 pub use inventory::{Gpu, Inventory, Placement};
 pub use quantity::Quantity;
+pub use shown::shown;

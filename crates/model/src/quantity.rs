@@ -12,6 +12,8 @@ use std::hash::{Hash, Hasher};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
+use crate::shown;
+
 mod parse;
 mod print;
 
@@ -174,7 +176,7 @@ impl Quantity {
     pub fn add(&self, other: &Self) -> Result<Self, QuantityError> {
         let format = if self.is_zero() { other.format } else { self.format };
         let amount = add_amounts(self.amount, other.amount)
-            .ok_or_else(|| QuantityError::TooLarge(format!("{self}+{other}")))?;
+            .ok_or_else(|| QuantityError::TooLarge(shown(&format!("{self}+{other}"), 60)))?;
         Ok(Self { amount, format })
     }
 
@@ -388,6 +390,9 @@ mod tests {
             assert!((value.as_approximate_float() - float).abs() <= float.abs() * 1e-15, "{text}");
             assert_eq!(q(canonical), value, "{text} read back");
         }
+        for text in ["12012334517867890133234567001670019.2", "1e35", "12e35", "1e1000"] {
+            assert_eq!(q(&q(text).to_string()), q(text), "{text} read back");
+        }
         assert_eq!(q("1000E").to_string(), "1000E", "Go prints 1 here");
         assert_eq!(q("100000000000000000000000").to_string(), "100000E", "Go prints 100 here");
     }
@@ -420,7 +425,14 @@ mod tests {
         ] {
             assert!(text.parse::<Quantity>().is_err(), "{text:?}");
         }
-        for text in ["1e1001", "1e-1001", &"9".repeat(40)] {
+        for text in [&"\u{b}".repeat(60), &"\u{10ffff}".repeat(500), "1\u{b}i\"\\"] {
+            let error = text.parse::<Quantity>().unwrap_err();
+            assert!(error.to_string().len() < 200, "{error}");
+        }
+        let error = q("1e1000").add(&q("1n")).unwrap_err();
+        assert!(error.to_string().len() < 200, "{error}");
+        for text in ["1e1001", "1e-1001", "10e1000", "1000000000000000000000e1000", &"9".repeat(40)]
+        {
             let error = text.parse::<Quantity>().unwrap_err();
             assert!(matches!(error, QuantityError::TooLarge(_)), "{text}: {error}");
             assert!(error.to_string().len() < 200);

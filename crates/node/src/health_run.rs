@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gpu_dra_health::UnixSeconds;
+use gpu_dra_health::{Policy, UnixSeconds};
 use gpu_dra_model::NodeName;
-use gpu_dra_nvml::{Driver, Events};
+use gpu_dra_nvml::{Driver, Events, Heard};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clear_request;
 use crate::health::{HealthWatch, News, ToldReceiver};
+use crate::metrics::EventMetrics;
 use crate::survey::Survey;
 
 /// Requests to clear are looked for after so many readings, while something is tainted.
@@ -35,7 +36,8 @@ impl Drop for HealthTask {
     }
 }
 
-/// Starts it. GPUs are read each `interval`.
+/// Starts it. GPUs are read each `interval`; their events are counted, with what the policy
+/// does about them.
 pub(crate) fn start(
     watch: HealthWatch,
     told: ToldReceiver,
@@ -43,10 +45,14 @@ pub(crate) fn start(
     survey: watch::Receiver<Option<Arc<Survey>>>,
     (client, node): (kube::Client, NodeName),
     interval: Duration,
+    (policy, counted): (Policy, EventMetrics),
 ) -> io::Result<HealthTask> {
     let (news, receiver) = mpsc::channel();
     let heard = news.clone();
     let events = Events::start(driver, move |said| {
+        if let Heard::Event(event) = &said {
+            counted.note(event, policy.event(event.kind));
+        }
         // An error says that nobody listens any more.
         drop(heard.send(News::Heard(said)));
     })?;

@@ -8,6 +8,7 @@
 //!                                  ├─ journal (one file a claim)
 //!                                  ├─ effects: hardware steps, content of the CDI spec
 //!                                  └─ CDI spec file ──▶ container runtime
+//! all of them ──▶ metrics, readiness ──▶ http
 //! ```
 //!
 //! It orders what the other crates decide and do. It writes nothing to the API server but its
@@ -15,8 +16,11 @@
 
 #![forbid(unsafe_code)]
 
+mod adopt;
+pub mod claim_pods;
 pub mod claim_source;
 pub mod clear_request;
+mod desired;
 pub mod events;
 pub mod health;
 mod health_news;
@@ -26,13 +30,20 @@ mod health_stream;
 pub mod http;
 mod known_gpus;
 pub mod machine;
+pub mod metrics;
 pub mod mps_watch;
+pub mod neighbours;
+mod node_watch;
+pub mod offline;
 pub mod readiness;
+mod recovery;
+pub mod requirements;
 mod run;
 pub mod service;
 pub mod settings;
 mod small;
 pub mod survey;
+pub mod sweep;
 
 pub use run::{NodeError, driver, run};
 pub use settings::Settings;

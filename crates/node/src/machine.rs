@@ -111,7 +111,11 @@ impl Effects for Machine {
             KnownStep::TimeSlice { gpu, .. } => match self.gpus.minor_of(gpu) {
                 // It comes back with the default.
                 Err(GpuError::Gone { .. }) => Ok(()),
-                _ => self.set_time_slice(gpu, Interval::Default),
+                _ => match self.set_time_slice(gpu, Interval::Default) {
+                    // Nor was it ever set.
+                    Err(EffectError::TimeSliceUnsupported { .. }) => Ok(()),
+                    set => set,
+                },
             },
             KnownStep::MigModeOff { .. } => Ok(()),
             KnownStep::CreatePartition { gpu, partition, switch_mode, made } => {
@@ -136,14 +140,19 @@ impl Effects for Machine {
         let survey = self.survey.borrow().clone();
         let survey = survey.as_deref();
         let hook = Hook::find(&self.hook, &self.hook).map_err(files)?;
-        let devices = record.devices.iter().map(|device| {
-            Ok(SpecDevice {
-                device: device.device.clone(),
-                share: device.share_id.as_deref().and_then(ShareId::new),
-                edits: self.with_mps(record, device, survey, &hook)?,
-            })
-        });
-        let devices = devices.collect::<Result<Vec<_>, EffectError>>()?;
+        let mut devices: Vec<SpecDevice> = Vec::with_capacity(record.devices.len());
+        for held in &record.devices {
+            let edits = self.with_mps(record, held, survey, &hook)?;
+            let (device, share) = (held.device.clone(), held.share_id.as_deref());
+            let device = SpecDevice { device, share: share.and_then(ShareId::new), edits };
+            // The driver that prepared the claim may have named its shares without their id.
+            let alias = SpecDevice { share: None, ..device.clone() };
+            let named = |other: &SpecDevice| other.device == alias.device && other.share.is_none();
+            if record.adopted.is_some() && device.share.is_some() && !devices.iter().any(named) {
+                devices.push(alias);
+            }
+            devices.push(device);
+        }
         let found = self.driver_files(survey)?;
         let common = self.nodes.common().map_err(files)?;
         let common = self.files.common_edits(&found, common, &hook);
@@ -169,6 +178,12 @@ impl Machine {
         hook: &Hook,
     ) -> Result<ContainerEdits, EffectError> {
         let mut edits = self.device_edits(record, device, survey, hook)?;
+        if let Some(daemon) = record.adopted_mps(device) {
+            // It lies where NVIDIA's driver keeps it: in the plugin folder, as the hook does.
+            let of_client = mps::adopted_edits(&self.hook.with_file_name("mps").join(daemon));
+            edits.env.extend(of_client.env);
+            edits.mounts.extend(of_client.mounts);
+        }
         if let Some(daemon) = record.mps_daemon(device) {
             let of_client = self.mps.edits(&daemon, device.share)?;
             edits.env.extend(of_client.env);

@@ -1,14 +1,19 @@
 //! Whether this node serves claims, and if not, why: registered with the kubelet, slices
-//! published, NVML answering. Each part has a sentence.
+//! published, NVML answering, nobody else having the GPUs. Each part has a sentence. And
+//! whether the process is stuck.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpu_dra_kubelet::{Paths, RegistrationState};
 use gpu_dra_publisher::PublishStatus;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::metrics::Flights;
+use crate::neighbours::Neighbour;
+use crate::node_watch::NodeSeen;
 use crate::survey::Survey;
 
 /// Looks at what the parts say.
@@ -21,6 +26,13 @@ pub struct Readiness {
     pub published: watch::Receiver<PublishStatus>,
     /// What was found on the node.
     pub survey: watch::Receiver<Option<Arc<Survey>>>,
+    /// What our Node says.
+    pub(crate) node: watch::Receiver<Option<NodeSeen>>,
+    /// What is under way in NVML.
+    pub flights: Arc<Flights>,
+    /// How long NVML may take for one thing: longer than the first initialisation of all GPUs,
+    /// or a switch of the MIG mode.
+    pub nvml_patience: Duration,
 }
 
 /// What the parts say at one moment.
@@ -29,6 +41,8 @@ pub struct Report {
     /// All parts are as they should be. A node without a driver is ready: it serves what it
     /// has, and a rollout must not wait for a driver to be installed.
     pub ready: bool,
+    /// Why the process is of no more use as it is, in a sentence; None where it is well.
+    pub stuck: Option<String>,
     /// One sentence a part.
     pub sentences: Vec<(&'static str, String)>,
 }
@@ -40,10 +54,12 @@ impl Readiness {
         let registration = self.registration.borrow();
         let published = self.published.borrow();
         let survey = self.survey.borrow();
-        let gpus = match survey.as_deref() {
-            None => "not looked at yet".to_owned(),
-            Some(Survey { trouble: Some(trouble), .. }) => trouble.clone(),
-            Some(survey) => format!(
+        let stuck = self.stuck();
+        let gpus = match (&stuck, survey.as_deref()) {
+            (Some(stuck), _) => stuck.clone(),
+            (None, None) => "not looked at yet".to_owned(),
+            (None, Some(Survey { trouble: Some(trouble), .. })) => trouble.clone(),
+            (None, Some(survey)) => format!(
                 "{} GPUs answer, {} don't",
                 survey.inventory.gpus.len(),
                 survey.inventory.broken.len()
@@ -56,14 +72,43 @@ impl Readiness {
             }
             (None, false) => "being written".to_owned(),
         };
+        let node = self.node.borrow();
+        let is_ours = node.as_ref().is_some_and(|seen| seen.device_plugin.is_none());
         Report {
-            ready: registration.is_registered() && published.in_sync && survey.is_some(),
+            ready: is_ours
+                && registration.is_registered()
+                && published.in_sync
+                && survey.is_some()
+                && stuck.is_none(),
+            stuck,
             sentences: vec![
                 ("kubelet", registration.sentence(&self.paths, Instant::now())),
                 ("slices", slices),
                 ("gpus", gpus),
+                ("node", node.as_ref().map_or("not read yet".to_owned(), NodeSeen::sentence)),
             ],
         }
+    }
+
+    /// A call of NVML's that doesn't come back holds up claims on its GPU and the survey. Often
+    /// another process gets an answer; where the kernel driver hangs, none does until a reboot.
+    fn stuck(&self) -> Option<String> {
+        let (operation, time) = self.flights.oldest()?;
+        (time > self.nvml_patience).then(|| {
+            format!(
+                "NVML has not come back from {operation} for {} s; see `dmesg | grep NVRM`, and \
+                 reboot the node if a restart of this pod doesn't help",
+                time.as_secs()
+            )
+        })
+    }
+}
+
+impl Report {
+    /// While somebody else has our name.
+    #[must_use]
+    pub fn held_off(by: &Neighbour) -> Self {
+        Self { ready: false, stuck: None, sentences: vec![("kubelet", by.to_string())] }
     }
 }
 
@@ -74,5 +119,96 @@ impl fmt::Display for Report {
             writeln!(f, "{part}: {sentence}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use gpu_dra_claims::NodeView;
+    use gpu_dra_model::{BootId, Inventory, PoolName};
+    use gpu_dra_slices::{Names, PackedPool, Policy, build};
+    use gpu_dra_testkit::{POOL, driver};
+
+    use super::*;
+
+    fn survey(trouble: Option<&str>) -> Arc<Survey> {
+        let inventory = Inventory::default();
+        let pool = build(&inventory, &Names::default(), &Policy::default(), &BTreeSet::new()).pool;
+        Arc::new(Survey {
+            inventory,
+            pool: Arc::new(PackedPool::new(&pool)),
+            view: NodeView {
+                pool: PoolName::new(POOL).unwrap(),
+                devices: Default::default(),
+                gpus: Default::default(),
+                boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
+            },
+            trouble: trouble.map(str::to_owned),
+            missing: BTreeSet::new(),
+        })
+    }
+
+    /// A node on which all is well.
+    fn well() -> Readiness {
+        Readiness {
+            paths: Paths::new(Path::new("/var/lib/kubelet"), &driver(), None).unwrap(),
+            registration: watch::channel(RegistrationState::Registered).1,
+            published: watch::channel(PublishStatus { in_sync: true, ..Default::default() }).1,
+            survey: watch::channel(Some(survey(None))).1,
+            node: watch::channel(Some(NodeSeen::default())).1,
+            flights: Arc::default(),
+            nvml_patience: Duration::from_millis(20),
+        }
+    }
+
+    #[test]
+    fn ready_is_all_parts_and_each_says_what_is_wrong() {
+        assert!(well().report().ready, "{}", well().report());
+        let no_driver = Readiness {
+            survey: watch::channel(Some(survey(Some("the driver is not loaded")))).1,
+            ..well()
+        };
+        let report = no_driver.report();
+        assert!(report.ready && report.to_string().contains("gpus: the driver is not loaded"));
+
+        let refused = RegistrationState::Refused { error: "no".to_owned() };
+        for (not_ready, part) in [
+            (Readiness { registration: watch::channel(refused).1, ..well() }, "kubelet"),
+            (
+                Readiness { published: watch::channel(PublishStatus::default()).1, ..well() },
+                "slices",
+            ),
+            (Readiness { survey: watch::channel(None).1, ..well() }, "gpus"),
+            (Readiness { node: watch::channel(None).1, ..well() }, "node"),
+        ] {
+            let report = not_ready.report();
+            assert!(!report.ready && report.stuck.is_none(), "{part}: {report}");
+            let as_ever = well().report();
+            let (is, was) = (report.sentences.iter(), as_ever.sentences.iter());
+            let changed: Vec<_> =
+                is.zip(was).filter(|(is, was)| is != was).map(|(is, _)| is.0).collect();
+            assert_eq!(changed, [part]);
+        }
+    }
+
+    #[test]
+    fn what_nvml_owes_for_too_long_is_stuck_until_it_comes() {
+        let node = well();
+        let flights = Arc::clone(&node.flights);
+        let slow = flights.begin("probe");
+        assert!(node.report().ready, "not yet");
+        std::thread::sleep(Duration::from_millis(30));
+        let quick = flights.begin("health");
+        let report = node.report();
+        let stuck = report.stuck.clone().unwrap();
+        assert!(stuck.contains("has not come back from probe for 0 s"), "{stuck}");
+        assert!(!report.ready && report.to_string().contains(&stuck), "{report}");
+        drop(slow);
+        assert_eq!(node.report().stuck, None);
+        drop(quick);
+        assert_eq!(flights.oldest(), None);
     }
 }

@@ -16,16 +16,25 @@ use gpu_dra_sharing::RunDir;
 use gpu_dra_slices::PoolRef;
 use tokio::sync::watch;
 
+use crate::adopt::TakeOver;
 use crate::claim_source::ApiServer;
+use crate::desired::desired;
 use crate::events::{self, Announcer};
-use crate::health::{HealthWatch, Parts, ToldReceiver};
+use crate::health::{HealthWatch, Parts};
 use crate::machine::{Machine, MpsHost};
+use crate::metrics::{
+    MeasuredEffects, MeasuredFiles, MeasuredGpus, Metrics, Scrape, State, UsageSampler,
+};
 use crate::mps_watch::MpsWatch;
-use crate::readiness::Readiness;
+use crate::neighbours::{self, Neighbour};
+use crate::node_watch::NodeWatch;
+use crate::readiness::{Readiness, Report};
+use crate::recovery::{self, keep_recovering, recover_once};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::small::keep_small;
 use crate::survey::{Place, Survey, Surveyor};
+use crate::sweep::{SweepTimes, Sweeper};
 use crate::{health_run, health_stream, http};
 
 /// How long calls under way get when the agent is told to stop.
@@ -43,6 +52,9 @@ pub enum NodeError {
     /// The lock file can't be used.
     #[error(transparent)]
     Lock(#[from] gpu_dra_host::LockError),
+    /// The journal of MPS daemons can't be used.
+    #[error(transparent)]
+    MpsJournal(#[from] gpu_dra_sharing::JournalError),
     /// The folder of MPS daemons is not possible.
     #[error(transparent)]
     MpsFolder(#[from] gpu_dra_sharing::RunDirError),
@@ -74,6 +86,9 @@ pub enum NodeError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// Another driver of our name has come.
+    #[error("{0}")]
+    Neighbour(Neighbour),
     /// A thread or task of ours has ended that should not.
     #[error("{0} ended unexpectedly; the agent ends too, to be started again")]
     Ended(&'static str),
@@ -104,8 +119,15 @@ pub async fn run(
     let plugin_dir = settings.plugin_dir();
     files.create_dir(&plugin_dir, 0o750)?;
 
+    let (metrics, mut page) = Metrics::new();
+    // Reading a claim is on a call's way, and timed there.
+    let claims = ApiServer(client.clone());
+    let client = metrics.api.counted(client);
     let nvml = Arc::new(driver(settings.root.clone(), settings.trees.clone()));
-    let gpus: Arc<dyn Gpus> = Arc::<Driver>::clone(&nvml);
+    let gpus = MeasuredGpus::new(Arc::<Driver>::clone(&nvml), metrics.nvml.clone());
+    let gpus: Arc<dyn Gpus> = Arc::new(gpus);
+    let files = MeasuredFiles { files, cdi: settings.cdi_root.clone() };
+    let files: Arc<dyn Files> = Arc::new(files);
     let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
         .map_err(ExecuteError::from)?;
     let journal = Arc::new(journal);
@@ -113,6 +135,40 @@ pub async fn run(
     let post =
         events::post(happenings, client.clone(), settings.node.clone(), settings.driver.clone());
     let events = tokio::spawn(post);
+    let mut stop = std::pin::pin!(stop);
+    tokio::select! {
+        () = &mut stop => return Ok(()),
+        alone = alone(&settings, &announcer) => alone?,
+    }
+    let locks = Locks::open(&plugin_dir.join("locks"))?;
+    let take_over = TakeOver {
+        driver: settings.driver.clone(),
+        node: settings.node.clone(),
+        pool: pool.clone(),
+        boot_id: boot_id.clone(),
+        plugin_dir: plugin_dir.clone(),
+        cdi_root: settings.cdi_root.clone(),
+        mig: settings.adopted_mig,
+        gpus: Arc::clone(&gpus),
+        files: Arc::clone(&files),
+        locks: Arc::clone(&locks),
+        journal: Arc::clone(&journal),
+        announcer: announcer.clone(),
+        client: client.clone(),
+    };
+    tokio::select! {
+        () = &mut stop => return Ok(()),
+        taken = take_over.run(settings.retry) => taken?,
+    }
+    let node_watch = NodeWatch {
+        client: client.clone(),
+        node: settings.node.clone(),
+        kubelet_root: settings.kubelet_root.clone(),
+        announcer: announcer.clone(),
+        interval: settings.rescan,
+    };
+    let (node_sender, node) = watch::channel(None);
+    let node_watch = tokio::spawn(node_watch.run(node_sender));
     let small = tokio::spawn(keep_small());
     let surveyor = Surveyor::new(Place {
         gpus: Arc::clone(&gpus),
@@ -137,15 +193,23 @@ pub async fn run(
         files: Arc::clone(&files),
         dir: &plugin_dir,
         boot_id: boot_id.clone(),
-        policy: settings.health_policy,
+        policy: settings.health_policy.clone(),
         journal: Arc::clone(&journal),
         announcer: announcer.clone(),
     })?;
     let asked = (client.clone(), settings.node.clone());
-    let health =
-        health_run::start(health_watch, told.clone(), nvml, survey.clone(), asked, settings.health);
+    let health = health_run::start(
+        health_watch,
+        told.clone(),
+        nvml,
+        survey.clone(),
+        asked,
+        settings.health,
+        (settings.health_policy, metrics.events.clone()),
+    );
     let mut health = health.map_err(|source| NodeError::Thread { source })?;
-    let (publisher, published) = Publisher::new(client.clone(), pool_ref, desired(told.clone()));
+    let (publisher, published) =
+        Publisher::new(client.clone(), pool_ref, desired(told.clone(), node.clone()));
     let publisher = tokio::spawn(publisher.run());
 
     let hook = install_hook(files.as_ref(), settings.hook.as_deref(), &plugin_dir)?;
@@ -158,7 +222,7 @@ pub async fn run(
     let mps = MpsHost::new(&settings.mps_socket, RunDir::new(&settings.mps_run_dir)?);
     let machine = Machine {
         driver: settings.driver.clone(),
-        gpus,
+        gpus: Arc::clone(&gpus),
         survey: survey.clone(),
         root: settings.root,
         nodes,
@@ -170,12 +234,17 @@ pub async fn run(
         announcer: announcer.clone(),
     };
     let (mut mps_watch, mps_troubles) =
-        MpsWatch::new(mps.client().clone(), Arc::clone(&journal), announcer);
-    let follow = mps.client().follow(move |event| mps_watch.note(event));
+        MpsWatch::new(mps.client().clone(), Arc::clone(&journal), announcer.clone());
+    let mps_metrics = metrics.mps.clone();
+    let follow = mps.client().follow(move |event| {
+        mps_metrics.note(&event);
+        mps_watch.note(event);
+    });
     let _follow = follow.map_err(|source| NodeError::Thread { source })?;
-    let locks = Locks::open(&plugin_dir.join("locks"))?;
     let naming = CdiNaming { dir: settings.cdi_root.clone(), driver: settings.driver.clone() };
-    let executor = Arc::new(Executor::new(journal, Arc::new(machine), files, locks, naming)?);
+    let effects = Arc::new(MeasuredEffects(Arc::new(machine)));
+    let executor = Executor::new(Arc::clone(&journal), effects, Arc::clone(&files), locks, naming)?;
+    let executor = Arc::new(executor);
 
     // The kubelet may call as soon as it finds us; then the GPUs must have been looked at and
     // what an earlier process left half done be undone.
@@ -184,28 +253,74 @@ pub async fn run(
     let recovery =
         keep_recovering(recovered, Arc::clone(&executor), boot_id.clone(), survey.clone());
     let recovery = tokio::spawn(recovery);
+    recovery::tell(&executor, &announcer);
+    let sweeper = Sweeper {
+        claims: Box::new(ApiServer(client.clone())),
+        executor: Arc::clone(&executor),
+        gpus: Arc::clone(&gpus),
+        driver: settings.driver.clone(),
+        boot_id: boot_id.clone(),
+        announcer,
+        times: SweepTimes::default(),
+    };
     let service = Service::new(
         settings.driver.clone(),
         boot_id,
-        Box::new(ApiServer(client)),
+        Box::new(claims),
         executor,
         survey.clone(),
-        health_stream::healths(told, mps_troubles),
+        health_stream::healths(told.clone(), mps_troubles),
     );
+    service.metrics().register(&mut page);
+    let pods = service.pods();
+    let conflicts = service.conflicts();
     let server = Server::start(paths.clone(), Arc::new(service)).await?;
-    let readiness =
-        Arc::new(Readiness { paths, registration: server.registration(), published, survey });
+    let registration = server.registration();
+    let sweeper = tokio::spawn(sweeper.run(registration.clone(), conflicts));
+    let readiness = Arc::new(Readiness {
+        paths,
+        registration,
+        published,
+        survey: survey.clone(),
+        node,
+        flights: Arc::clone(metrics.nvml.flights()),
+        nvml_patience: settings.nvml_patience,
+    });
+    let state = State {
+        readiness: Arc::clone(&readiness),
+        told,
+        journal: Arc::clone(&journal),
+        files,
+        mps: metrics.mps,
+        sampled: std::sync::Mutex::default(),
+    };
+    let usage = UsageSampler {
+        gpus,
+        survey,
+        journal,
+        pods,
+        claims: Box::new(ApiServer(client)),
+        host_proc: settings.host_proc,
+        last: tokio::sync::Mutex::default(),
+    };
+    let scrape = Arc::new(Scrape::new(page, state, usage));
+    let readiness: http::Ask = Arc::new(move || readiness.report());
 
     let ended = tokio::select! {
         () = stop => Ok(()),
+        other = neighbours::appears(&settings.kubelet_root, &settings.driver, settings.rescan) => {
+            Err(NodeError::Neighbour(other))
+        }
         () = server.failed() => Err(NodeError::Ended("a socket of the kubelet's")),
         _ = surveyor => Err(NodeError::Ended("the surveyor")),
         _ = &mut health.thread => Err(NodeError::Ended("the health watch")),
         _ = publisher => Err(NodeError::Ended("the publisher")),
-        error = serve_http(settings.http, readiness) => Err(error),
+        error = http::serve_for_ever(settings.http, readiness, Some(scrape)) => Err(error),
     };
     recovery.abort();
     events.abort();
+    node_watch.abort();
+    sweeper.abort();
     small.abort();
     if let Stopped::StillRunning(calls) = server.stop(DRAIN).await {
         tracing::warn!(calls, "stopped while calls were under way; the next start resumes them");
@@ -213,7 +328,7 @@ pub async fn run(
     ended
 }
 
-fn boot_id(proc: &Path) -> Result<BootId, NodeError> {
+pub(crate) fn boot_id(proc: &Path) -> Result<BootId, NodeError> {
     let path = proc.join("sys/kernel/random/boot_id");
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     BootId::new(text.trim()).map_err(|_| NodeError::BootId { path })
@@ -257,65 +372,13 @@ async fn first_survey(mut survey: watch::Receiver<Option<Arc<Survey>>>) -> Resul
     looked.map(drop).map_err(|_| NodeError::Ended("the surveyor"))
 }
 
-/// True where nothing is left to mend.
-async fn recover_once(executor: &Arc<Executor>, boot_id: &BootId) -> bool {
-    let (executor, boot_id) = (Arc::clone(executor), boot_id.clone());
-    match tokio::task::spawn_blocking(move || executor.recover(&boot_id)).await {
-        Ok(Ok(failures)) => {
-            if !failures.is_empty() {
-                tracing::warn!(claims = failures.len(), "not all recovered yet");
-            }
-            failures.is_empty()
-        }
-        Ok(Err(error)) => {
-            tracing::error!(%error, "journal can't be read");
-            false
-        }
-        Err(error) => {
-            tracing::error!(%error, "recovery failed inside");
-            false
-        }
-    }
-}
-
-/// Recovers again whenever the GPUs have changed, until nothing is left to mend.
-async fn keep_recovering(
-    mut recovered: bool,
-    executor: Arc<Executor>,
-    boot_id: BootId,
-    mut survey: watch::Receiver<Option<Arc<Survey>>>,
-) {
-    while !recovered && survey.changed().await.is_ok() {
-        recovered = recover_once(&executor, &boot_id).await;
-    }
-}
-
-/// The pools to be published, for as long as there are both news and a publisher.
-fn desired(mut told: ToldReceiver) -> watch::Receiver<Option<Arc<gpu_dra_slices::PackedPool>>> {
-    let (sender, receiver) = watch::channel(None);
-    tokio::spawn(async move {
-        loop {
-            let pool = told.borrow_and_update().as_ref().map(|told| Arc::clone(&told.pool));
-            sender.send_if_modified(|now| {
-                let is_news = pool.is_some() && *now != pool;
-                if is_news {
-                    *now = pool;
-                }
-                is_news
-            });
-            tokio::select! {
-                changed = told.changed() => if changed.is_err() { return },
-                () = sender.closed() => return,
-            }
-        }
-    });
-    receiver
-}
-
-async fn serve_http(address: Option<std::net::SocketAddr>, readiness: Arc<Readiness>) -> NodeError {
-    let Some(address) = address else { return std::future::pending().await };
-    match http::serve(address, readiness).await {
-        Err(source) => NodeError::Http { address, source },
-        Ok(()) => NodeError::Ended("the probe endpoint"),
+/// Returns when no other driver of our name serves the kubelet; until then the probes say who.
+async fn alone(settings: &Settings, announcer: &Announcer) -> Result<(), NodeError> {
+    let (root, driver) = (&settings.kubelet_root, &settings.driver);
+    let Some(first) = neighbours::publisher(root, driver).await else { return Ok(()) };
+    let held_off: http::Ask = Arc::new(move || Report::held_off(&first));
+    tokio::select! {
+        () = neighbours::wait_until_alone(root, driver, settings.retry, announcer) => Ok(()),
+        error = http::serve_for_ever(settings.http, held_off, None) => Err(error),
     }
 }

@@ -12,14 +12,23 @@ use gpu_dra_claims::{Allocation, HeldDevice};
 use gpu_dra_executor::{ClaimLock, EffectError, ExecuteError, Executor};
 use gpu_dra_kubelet::{ClaimService, DeviceHealth, PreparedDevice};
 use gpu_dra_model::{BootId, ClaimRef, ClaimUid, DriverName};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
+use tracing::field::Empty;
 
+use crate::claim_pods::ClaimPods;
 use crate::claim_source::{ClaimSource, ClaimSourceError};
+use crate::metrics::{CallMetrics, Operation, Outcome, Phase, PhaseClock, by_phase};
 use crate::survey::Survey;
 
 /// How long a call waits for the other process of a rolling update: below the kubelet's 45 s.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a call waits for another claim to give back what it still holds. The scheduler
+/// takes a device for free once a pod is deleted by force, while the kubelet is still at its
+/// containers; refused, the new pod would be tried again only a minute later or so.
+const RELEASE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 enum CallError {
@@ -48,6 +57,12 @@ struct Inner {
     executor: Arc<Executor>,
     survey: watch::Receiver<Option<Arc<Survey>>>,
     turns: Turns,
+    /// Changes whenever a claim has given back what it held.
+    released: watch::Sender<()>,
+    /// Told when a claim is refused because another holds its device.
+    conflicts: Arc<Notify>,
+    metrics: CallMetrics,
+    pods: Arc<ClaimPods>,
 }
 
 impl Service {
@@ -61,9 +76,38 @@ impl Service {
         survey: watch::Receiver<Option<Arc<Survey>>>,
         health: watch::Receiver<Arc<Vec<DeviceHealth>>>,
     ) -> Self {
-        let turns = Turns::default();
-        let inner = Inner { driver, boot_id, claims, executor, survey, turns };
+        let (turns, released) = (Turns::default(), watch::Sender::default());
+        let inner = Inner {
+            driver,
+            boot_id,
+            claims,
+            executor,
+            survey,
+            turns,
+            released,
+            conflicts: Arc::default(),
+            metrics: CallMetrics::default(),
+            pods: Arc::default(),
+        };
         Self { inner: Arc::new(inner), health }
+    }
+
+    /// How long its calls take.
+    #[must_use]
+    pub fn metrics(&self) -> &CallMetrics {
+        &self.inner.metrics
+    }
+
+    /// The pods of the claims that it has prepared.
+    #[must_use]
+    pub fn pods(&self) -> Arc<ClaimPods> {
+        Arc::clone(&self.inner.pods)
+    }
+
+    /// Is told whenever a claim is refused because another one holds its device.
+    #[must_use]
+    pub fn conflicts(&self) -> Arc<Notify> {
+        Arc::clone(&self.inner.conflicts)
     }
 }
 
@@ -72,17 +116,14 @@ impl ClaimService for Service {
         &self,
         claims: Vec<ClaimRef>,
     ) -> Vec<(ClaimUid, Result<Vec<PreparedDevice>, String>)> {
-        each(
-            &self.inner,
-            claims,
-            "prepare",
-            |inner, claim| async move { inner.prepare(&claim).await },
-        )
+        each(&self.inner, claims, Operation::Prepare, |inner, claim| async move {
+            inner.prepare(&claim).await
+        })
         .await
     }
 
     async fn unprepare(&self, claims: Vec<ClaimRef>) -> Vec<(ClaimUid, Result<(), String>)> {
-        each(&self.inner, claims, "unprepare", |inner, claim| async move {
+        each(&self.inner, claims, Operation::Unprepare, |inner, claim| async move {
             inner.unprepare(&claim).await
         })
         .await
@@ -98,7 +139,7 @@ impl ClaimService for Service {
 async fn each<T, F>(
     inner: &Arc<Inner>,
     claims: Vec<ClaimRef>,
-    operation: &'static str,
+    operation: Operation,
     call: impl Fn(Arc<Inner>, ClaimRef) -> F,
 ) -> Vec<(ClaimUid, Result<T, String>)>
 where
@@ -106,14 +147,16 @@ where
     F: Future<Output = Result<T, CallError>> + Send + 'static,
 {
     let calls = claims.into_iter().map(|claim| {
-        let span = tracing::info_span!("claim", %claim, uid = %claim.uid);
+        let span = inner.span(operation, &claim);
         let uid = claim.uid.clone();
+        let began = std::time::Instant::now();
         let task = tokio::spawn(call(Arc::clone(inner), claim).instrument(span.clone()));
         async move {
             let result = task.await.unwrap_or_else(|error| Err(error.into()));
+            inner.metrics.ended(operation, outcome(&result), began.elapsed());
             span.in_scope(|| match &result {
-                Ok(_) => tracing::debug!(operation, "done"),
-                Err(error) => tracing::warn!(operation, %error, "failed"),
+                Ok(_) => tracing::debug!("done"),
+                Err(error) => tracing::warn!(%error, "failed"),
             });
             (uid, result.map_err(|error| error.to_string()))
         }
@@ -121,35 +164,108 @@ where
     join_all(calls).await
 }
 
+fn outcome<T>(result: &Result<T, CallError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Success,
+        Err(CallError::Execute(ExecuteError::Refused(_))) => Outcome::Refused,
+        Err(_) => Outcome::Failed,
+    }
+}
+
 impl Inner {
+    /// What every line has that is logged in the call, whatever the level. A prepare learns the
+    /// claim's pods when it reads the claim, an unprepare has what was learned.
+    fn span(&self, operation: Operation, claim: &ClaimRef) -> tracing::Span {
+        let name = operation.name();
+        let span =
+            tracing::error_span!("claim", operation = name, %claim, uid = %claim.uid, pods = Empty);
+        if operation == Operation::Unprepare {
+            self.tell_pods(&span, claim);
+        }
+        span
+    }
+
+    fn tell_pods(&self, span: &tracing::Span, claim: &ClaimRef) {
+        let pods = self.pods.names(&claim.uid);
+        if !pods.is_empty() {
+            span.record("pods", pods);
+        }
+    }
+
     async fn prepare(self: &Arc<Self>, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, CallError> {
+        let mut clock = self.metrics.clock(Operation::Prepare);
         let _turn = self.turns.take(&claim.uid).await;
         let lock = self.lock(&claim.uid).await?;
+        clock.ends(Phase::Wait);
         // Read under the lock: what was read before an unprepare must not be acted on after it.
-        let object = self.claims.get(claim).await?;
+        let object = self.claims.get(claim).await;
+        clock.ends(Phase::GetClaim);
+        let object = object?;
+        self.pods.learn(&claim.uid, &object);
+        self.tell_pods(&tracing::Span::current(), claim);
         let allocation =
             Allocation::of(&object, claim, &self.driver).map_err(ExecuteError::from)?;
         if allocation.devices.is_empty() {
             // All its devices are other drivers': nothing to prepare, nothing to remember.
             return Ok(Vec::new());
         }
+        let (lock, allocation) = (Arc::new(lock), Arc::new(allocation));
+        let mut released = self.released.subscribe();
+        let deadline = Instant::now() + RELEASE;
+        loop {
+            released.mark_unchanged();
+            let is_last = Instant::now() >= deadline;
+            let answer = self.prepare_now(&lock, &allocation, &mut clock).await;
+            let is_held_by_another = matches!(&answer,
+                Err(CallError::Execute(ExecuteError::Refused(refusal)))
+                    if refusal.ends_with_another_claim());
+            if !is_held_by_another {
+                return answer;
+            }
+            if is_last {
+                self.conflicts.notify_one();
+                return answer;
+            }
+            // Nothing but the claim itself is locked meanwhile. The other process of a rolling
+            // update tells nobody of what it releases: hence a last look at the deadline.
+            let _is_released = timeout_at(deadline, released.changed()).await;
+            clock.ends(Phase::Wait);
+        }
+    }
+
+    async fn prepare_now(
+        self: &Arc<Self>,
+        lock: &Arc<ClaimLock>,
+        allocation: &Arc<Allocation>,
+        clock: &mut PhaseClock<'_>,
+    ) -> Result<Vec<PreparedDevice>, CallError> {
         let survey = self.survey.borrow().clone().ok_or(CallError::NoSurvey)?;
         if let Some(trouble) = &survey.trouble {
             return Err(CallError::NoGpus(trouble.clone()));
         }
-        refuse_missing(&allocation, &survey)?;
-        let inner = Arc::clone(self);
+        refuse_missing(allocation, &survey)?;
+        let (inner, lock, allocation) =
+            (Arc::clone(self), Arc::clone(lock), Arc::clone(allocation));
         let prepare = move || inner.executor.prepare(&lock, &allocation, &survey.view);
-        let record = blocking(prepare).await??;
+        let (record, spent) = blocking(move || by_phase(prepare)).await?;
+        clock.executed(spent);
+        let record = record?;
         Ok(record.devices.into_iter().map(answer).collect())
     }
 
     async fn unprepare(self: &Arc<Self>, claim: &ClaimRef) -> Result<(), CallError> {
+        let mut clock = self.metrics.clock(Operation::Unprepare);
         let _turn = self.turns.take(&claim.uid).await;
         let lock = self.lock(&claim.uid).await?;
+        clock.ends(Phase::Wait);
         let inner = Arc::clone(self);
         let unprepare = move || inner.executor.unprepare(&lock, &inner.boot_id);
-        Ok(blocking(unprepare).await??)
+        let (unprepared, spent) = blocking(move || by_phase(unprepare)).await?;
+        clock.executed(spent);
+        unprepared?;
+        self.pods.forget(&claim.uid);
+        self.released.send_replace(());
+        Ok(())
     }
 
     /// Nobody in this process holds the claim (it is our turn), so this waits only for the

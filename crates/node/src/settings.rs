@@ -31,7 +31,11 @@ pub struct Settings {
     pub device_nodes: DeviceNodes,
     /// Our container hook, which is copied into the plugin folder; None where it isn't built in.
     pub hook: Option<PathBuf>,
-    /// Where to answer `/healthz` and `/readyz`; None for nowhere.
+    /// The host's procfs as this process sees it, whose processes NVML names.
+    pub host_proc: PathBuf,
+    /// How long NVML may take for one thing before this process is called stuck.
+    pub nvml_patience: Duration,
+    /// Where to answer `/healthz`, `/readyz` and `/metrics`; None for nowhere.
     pub http: Option<SocketAddr>,
     /// How often the GPUs are looked at while nothing is wrong.
     pub rescan: Duration,
@@ -47,6 +51,8 @@ pub struct Settings {
     pub mps_socket: PathBuf,
     /// The folder of the MPS daemons, the same path on the host, here and for the MPS host.
     pub mps_run_dir: PathBuf,
+    /// What becomes of MIG devices of claims that are taken over from NVIDIA's driver.
+    pub adopted_mig: gpu_dra_claims::incumbent::AdoptedMig,
     /// The points between effects, for the crash tests.
     pub boundary: Boundary,
 }

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use nvml_wrapper_sys::bindings as sys;
 
 use crate::code::{Answer, Code};
+use crate::garbage;
 
 /// A C argument as it stands in a signature.
 pub(crate) trait Raw {
@@ -94,6 +95,7 @@ plain!(
     sys::nvmlPlatformInfo_v2_t,
     sys::nvmlProcessInfo_v1_t,
     sys::nvmlProcessInfo_v2_t,
+    sys::nvmlProcessUtilizationSample_t,
     sys::nvmlRepairStatus_v1_t,
     sys::nvmlRowRemapperHistogramValues_t,
     sys::nvmlSystemDriverBranchInfo_v1_t,
@@ -133,6 +135,7 @@ impl<T: Plain> Out<T> {
         }
         // SAFETY: not null, so valid by the promise of `Raw::take`; callers needn't align.
         unsafe { self.0.write_unaligned(value) };
+        garbage::wrote(self.0.cast(), size_of::<T>());
         Ok(())
     }
 
@@ -193,6 +196,7 @@ impl Out<c_char> {
         for (nth, byte) in text.bytes().chain([0]).enumerate() {
             self.nth(nth).set(byte as c_char)?;
         }
+        garbage::wrote(self.0.cast(), room);
         Ok(())
     }
 }

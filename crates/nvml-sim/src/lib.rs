@@ -17,6 +17,7 @@ mod code;
 mod entry;
 mod events;
 mod exports;
+mod garbage;
 mod handles;
 mod locate;
 mod session;

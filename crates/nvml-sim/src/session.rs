@@ -128,7 +128,11 @@ impl Session {
         let stamp = dir.control_stamp();
         if stamp != cached.stamp {
             match dir.control() {
-                Ok(control) => cached.value = Arc::new(control),
+                Ok(control) => {
+                    // A fault that was taken out of the file starts anew when it comes back.
+                    lock(&self.used_up).retain(|fault, _| control.faults.contains(fault));
+                    cached.value = Arc::new(control);
+                }
                 Err(error @ StateError::Format { .. }) => eprintln!("simulated NVML: {error}"),
                 Err(error) => return Err(error.into()),
             }
@@ -145,32 +149,32 @@ impl Session {
         }
     }
 
-    /// The first fault that matches, counted against its `times`.
+    /// The first fault that matches, counted against its `times`, and how often it did before.
     pub(crate) fn fault<'control>(
         &self,
         control: &'control Control,
         function: &str,
         gpu: Option<usize>,
-    ) -> Option<&'control Fault> {
+    ) -> Option<(&'control Fault, u32)> {
         if control.faults.is_empty() {
             return None;
         }
         let mut used_up = lock(&self.used_up);
-        // A fault that was taken out of the file starts anew when it comes back.
-        used_up.retain(|fault, _| control.faults.contains(fault));
-        control.faults.iter().find(|fault| {
+        control.faults.iter().find_map(|fault| {
             let here = match &fault.gpu {
                 Some(selector) => gpu.is_some() && self.node.position(selector) == gpu,
                 None => true,
             };
             if !here || !fault.is_for(function) {
-                return false;
+                return None;
             }
-            let Some(times) = fault.times else { return true };
-            let used = used_up.entry((*fault).clone()).or_default();
-            let left = *used < times;
-            *used += u32::from(left);
-            left
+            let used = used_up.entry(fault.clone()).or_default();
+            let before = *used;
+            if fault.times.is_some_and(|times| before >= times) {
+                return None;
+            }
+            *used = before.saturating_add(1);
+            Some((fault, before))
         })
     }
 

@@ -21,6 +21,8 @@ impl Code {
     pub const NO_PERMISSION: Self = Self(4);
     /// No such object.
     pub const NOT_FOUND: Self = Self(6);
+    /// The list is longer than the room for it.
+    pub const INSUFFICIENT_SIZE: Self = Self(7);
     /// The kernel driver is not loaded.
     pub const DRIVER_NOT_LOADED: Self = Self(9);
     /// Nothing has happened for as long as was waited.

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gpu_dra_health::HealthReading;
 use gpu_dra_model::inventory::{ComputeInstance, GpuInstance, MigMode, Placement};
@@ -18,9 +19,10 @@ use crate::error::{GpuError, OpenError};
 use crate::fingerprint::Fingerprint;
 use crate::gpus::Gpus;
 use crate::partitions::Partitions;
+use crate::processes::GpuProcess;
 use crate::session::Session;
 use crate::trees::Trees;
-use crate::{health, probe, raw};
+use crate::{health, probe, processes, raw};
 
 /// Finds the library file now; it may appear, move or vanish while the agent runs.
 type Locate = Box<dyn Fn() -> Result<PathBuf, OpenError> + Send + Sync>;
@@ -223,5 +225,9 @@ impl Gpus for Driver {
             self.close();
         }
         answer
+    }
+
+    fn processes(&self, uuid: &GpuUuid, since: SystemTime) -> Result<Vec<GpuProcess>, GpuError> {
+        self.with(uuid, |session, device| processes::read(session.nvml(), device, since))
     }
 }

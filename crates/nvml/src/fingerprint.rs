@@ -65,9 +65,7 @@ pub(crate) fn fingerprint(session: &Session) -> Result<Fingerprint, CallError> {
         Err(probe::Fault::Call(error)) if error.code == Code::GPU_IS_LOST => Slot::Lost,
         Err(_) => Slot::Failed,
     };
-    let count = session.nvml().device_count();
-    let count = count.map_err(CallError::wrap("nvmlDeviceGetCount_v2"))?;
-    Ok(Fingerprint((0..count).map(slot).collect()))
+    Ok(Fingerprint((0..probe::count(session.nvml())?).map(slot).collect()))
 }
 
 fn slot(session: &Session, index: u32) -> Result<Slot, probe::Fault> {

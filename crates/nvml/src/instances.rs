@@ -8,7 +8,9 @@ use gpu_dra_model::{GpuInstanceId, MigUuid};
 use nvml_wrapper::{Device, Nvml};
 
 use crate::code::{CallError, Code};
+use crate::limits::{self, at_most};
 use crate::raw_mig::{self, GpuInstanceInfo};
+use crate::raw_text;
 
 /// What has to be known of a GPU instance profile to deal with its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +80,9 @@ pub(crate) fn mig_devices<T>(
     device: &Device<'_>,
     see: impl Fn(&Device<'_>) -> Result<T, CallError>,
 ) -> Result<Vec<T>, CallError> {
-    let most = device.mig_device_count();
-    let most = most.map_err(CallError::wrap("nvmlDeviceGetMaxMigDeviceCount"))?;
+    const MOST: &str = "nvmlDeviceGetMaxMigDeviceCount";
+    let most = device.mig_device_count().map_err(CallError::wrap(MOST))?;
+    let most = at_most(limits::OF_ONE_GPU, MOST, most)?;
     let at = |index| {
         device
             .mig_device_by_index(index)
@@ -146,9 +149,8 @@ fn gpu_instances(
 }
 
 fn uuid(mig: &Device<'_>) -> Result<MigUuid, CallError> {
-    const CALL: &str = "nvmlDeviceGetUUID";
-    let text = mig.uuid().map_err(CallError::wrap(CALL))?;
-    MigUuid::new(text).map_err(|_| CallError { call: CALL, code: Code::UNKNOWN })
+    let unknown = CallError { call: "nvmlDeviceGetUUID", code: Code::UNKNOWN };
+    MigUuid::new(raw_text::uuid(mig)?).map_err(|_| unknown)
 }
 
 /// None for a handle that the library gave a moment ago and now refuses, or never gave.

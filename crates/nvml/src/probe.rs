@@ -11,9 +11,10 @@ use nvml_wrapper::{Device, Nvml};
 use tracing::warn;
 
 use crate::code::{CallError, Code, if_known, if_possible};
+use crate::limits::{self, at_most};
 use crate::names::{architecture_name, brand_name};
 use crate::trees::Trees;
-use crate::{mig, raw, sysfs};
+use crate::{mig, raw, raw_text, sysfs};
 
 /// `NVML_GPU_FABRIC_STATE_COMPLETED`: only then are clique and cluster valid.
 const FABRIC_COMPLETED: u32 = 3;
@@ -23,8 +24,7 @@ const VGPU_GUEST: u32 = 2;
 /// Asks for everything. Fails only if NVML as a whole doesn't answer.
 pub(crate) fn probe(nvml: &Nvml, trees: &Trees) -> Result<Inventory, CallError> {
     let mut inventory = Inventory { driver: versions(nvml)?, ..Inventory::default() };
-    let count = nvml.device_count().map_err(CallError::wrap("nvmlDeviceGetCount_v2"))?;
-    for index in 0..count {
+    for index in 0..count(nvml)? {
         match gpu(nvml, trees, index) {
             Ok(gpu) => inventory.gpus.push(gpu),
             Err(broken) => inventory.broken.push(*broken),
@@ -35,14 +35,19 @@ pub(crate) fn probe(nvml: &Nvml, trees: &Trees) -> Result<Inventory, CallError> 
     Ok(inventory)
 }
 
+/// `nvmlDeviceGetCount_v2`.
+pub(crate) fn count(nvml: &Nvml) -> Result<u32, CallError> {
+    const CALL: &str = "nvmlDeviceGetCount_v2";
+    at_most(limits::GPUS, CALL, nvml.device_count().map_err(CallError::wrap(CALL))?)
+}
+
 fn versions(nvml: &Nvml) -> Result<DriverVersions, CallError> {
     let cuda = nvml.sys_cuda_driver_version();
     let cuda = if_known(cuda.map_err(CallError::wrap("nvmlSystemGetCudaDriverVersion_v2")))?;
-    let own = nvml.sys_nvml_version();
     Ok(DriverVersions {
-        driver: nvml.sys_driver_version().map_err(CallError::wrap("nvmlSystemGetDriverVersion"))?,
+        driver: raw_text::driver_version(nvml)?,
         cuda: cuda.and_then(|number| u32::try_from(number).ok()).map(CudaVersion::from_nvml),
-        nvml: if_known(own.map_err(CallError::wrap("nvmlSystemGetNVMLVersion")))?,
+        nvml: if_known(raw_text::nvml_version(nvml))?,
     })
 }
 
@@ -76,11 +81,8 @@ fn identify<'n>(
 ) -> Result<(Device<'n>, GpuUuid, PciBusId), Fault> {
     let device = handle(nvml, index)?;
     // The PCI address first: a GPU that fell off the bus may still tell that much.
-    let pci = device
-        .pci_info()
-        .map_err(CallError::wrap("nvmlDeviceGetPciInfo_v3"))
-        .map_err(Fault::from)
-        .and_then(|info| Ok(PciBusId::from_nvml(&info.bus_id)?));
+    let pci = raw_text::pci_bus_id(nvml, &device).map_err(Fault::from);
+    let pci = pci.and_then(|address| Ok(PciBusId::from_nvml(&address)?));
     known.pci_bus_id = pci.as_ref().ok().cloned();
     let uuid = uuid(&device)?;
     known.uuid = Some(uuid.clone());
@@ -94,7 +96,7 @@ pub(crate) fn handle(nvml: &Nvml, index: u32) -> Result<Device<'_>, CallError> {
 
 /// `nvmlDeviceGetUUID`.
 pub(crate) fn uuid(device: &Device<'_>) -> Result<GpuUuid, Fault> {
-    Ok(GpuUuid::new(device.uuid().map_err(CallError::wrap("nvmlDeviceGetUUID"))?)?)
+    Ok(GpuUuid::new(raw_text::uuid(device)?)?)
 }
 
 fn describe(
@@ -110,7 +112,7 @@ fn describe(
     Ok(Gpu {
         minor: minor(device)?,
         index,
-        product_name: device.name().map_err(CallError::wrap("nvmlDeviceGetName"))?,
+        product_name: raw_text::name(nvml, device)?,
         brand: if_known(raw::brand(nvml, device))?.and_then(brand_name).map(str::to_owned),
         architecture: if_known(raw::architecture(nvml, device))?
             .and_then(architecture_name)

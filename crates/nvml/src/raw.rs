@@ -3,7 +3,6 @@
 //! looked up and called by the prototypes of the bindings, never by the bindings' methods,
 //! which panic when a library lacks the symbol.
 
-use std::ffi::CStr;
 use std::ptr;
 
 use gpu_dra_model::inventory::Placement;
@@ -11,6 +10,8 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
 use crate::code::{CallError, Code};
+use crate::limits::{self, at_most};
+use crate::raw_text::text;
 
 /// A getter of the form `f(device, *mut T)`, as most of NVML's are.
 type Getter<T> =
@@ -205,11 +206,8 @@ pub(crate) fn profile_own_name(
     // says its version and size.
     let code = unsafe { function(device.handle(), index, &raw mut info) };
     CallError::check(CALL, code)?;
-    // c_char is signed on some machines only.
-    let bytes: Vec<u8> = info.name.iter().flat_map(|c| c.to_ne_bytes()).collect();
-    let name = CStr::from_bytes_until_nul(&bytes).ok().and_then(|name| name.to_str().ok());
-    let name = name.ok_or(CallError { call: CALL, code: Code::UNKNOWN })?;
-    Ok(name.strip_prefix("MIG ").unwrap_or(name).to_owned())
+    let name = text(CALL, &info.name)?;
+    Ok(name.strip_prefix("MIG ").unwrap_or(&name).to_owned())
 }
 
 /// `nvmlDeviceGetGpuInstancePossiblePlacements_v2` of a profile by its id, in memory slices.
@@ -226,7 +224,8 @@ pub(crate) fn placements(
     // the function only writes the count.
     let code = unsafe { function(device.handle(), profile_id, ptr::null_mut(), &raw mut count) };
     CallError::check(CALL, code)?;
-    let mut found = vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; count as usize];
+    let room = at_most(limits::OF_ONE_GPU, CALL, count)? as usize;
+    let mut found = vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; room];
     // SAFETY: as above; `found` has room for the `count` that the function is told.
     let code = unsafe { function(device.handle(), profile_id, found.as_mut_ptr(), &raw mut count) };
     CallError::check(CALL, code)?;

@@ -10,6 +10,7 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
 use crate::code::CallError;
+use crate::limits::{self, at_most};
 use crate::raw::get;
 
 /// `NVML_COMPUTE_INSTANCE_PROFILE_COUNT` of the newest header; older ones stop earlier.
@@ -66,8 +67,8 @@ pub(crate) fn gpu_instances<'n>(
 ) -> Result<Vec<GpuInstanceHandle<'n>>, CallError> {
     const CALL: &str = "nvmlDeviceGetGpuInstances";
     let function = function(CALL, &nvml.lib().nvmlDeviceGetGpuInstances)?;
-    let mut count = max;
-    let mut found: Vec<sys::nvmlGpuInstance_t> = vec![ptr::null_mut(); max as usize];
+    let mut count = at_most(limits::OF_ONE_GPU, CALL, max)?;
+    let mut found: Vec<sys::nvmlGpuInstance_t> = vec![ptr::null_mut(); count as usize];
     // SAFETY: prototype from the bindings, handle from the same library; the function
     // writes at most as many handles as the profile's `instanceCount`, which is `max`.
     let code = unsafe { function(device.handle(), profile_id, found.as_mut_ptr(), &raw mut count) };

@@ -77,8 +77,7 @@ impl Session {
     /// # Errors
     /// When NVML as a whole fails.
     pub fn device_count(&self) -> Result<u32, OpenError> {
-        let count = self.nvml.device_count();
-        count.map_err(CallError::wrap("nvmlDeviceGetCount_v2")).map_err(OpenError::Call)
+        probe::count(&self.nvml).map_err(OpenError::Call)
     }
 
     pub(crate) fn nvml(&self) -> &Nvml {

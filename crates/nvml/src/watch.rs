@@ -143,6 +143,20 @@ impl<'s> Watch<'s> {
 /// A set to which NVML's UNKNOWN was answered.
 struct Spoilt;
 
+/// Registers all GPUs, and hears without waiting what happens `meanwhile`: what the listening
+/// thread does, in one call.
+#[cfg(feature = "fuzzing")]
+pub fn hear(session: &Session, meanwhile: impl FnOnce()) -> (Watching, Vec<GpuEvent>) {
+    let (watch, watching) = Watch::start(session);
+    meanwhile();
+    let mut events = Vec::new();
+    while let Some(Ok(Some(event))) = watch.as_ref().map(|watch| watch.wait(0)) {
+        let _ = watch.as_ref().is_some_and(|watch| watch.is_outdated_by(&event));
+        events.push(event);
+    }
+    (watching, events)
+}
+
 fn identified(session: &Session, index: u32) -> Option<(Device<'_>, GpuUuid)> {
     let device = probe::handle(session.nvml(), index).ok()?;
     let uuid = probe::uuid(&device).ok()?;

@@ -20,9 +20,9 @@ pub struct ClientLimits {
     pub memory: Vec<(usize, MemoryLimit)>,
 }
 
-/// The edits for every container of a claim that uses the daemon in `places`. They go last
-/// of the claim's edits: where the host runs a daemon of its own on `/tmp/nvidia-mps`, this
-/// one's pipe directory lies over it.
+/// The edits for every container of a claim that uses the daemon in `places`. Nothing else is
+/// mounted where they lie: a daemon that the host itself runs on `/tmp/nvidia-mps` is no part
+/// of what containers get of the driver.
 #[must_use]
 pub fn client_edits(places: &Places, limits: &ClientLimits) -> ContainerEdits {
     let mut env = vec![format!("CUDA_MPS_PIPE_DIRECTORY={PIPE_IN_CONTAINER}")];

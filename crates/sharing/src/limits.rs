@@ -16,10 +16,12 @@ pub(crate) fn commands(spec: &DaemonSpec) -> Vec<String> {
     let percentage = spec.active_thread_percentage();
     let percentage =
         percentage.map(|value| format!("set_default_active_thread_percentage {value}"));
-    let memory = spec
-        .memory_limits()
-        .iter()
-        .map(|(device, limit)| format!("set_default_device_pinned_mem_limit {device} {limit}"));
+    // By number: the daemon takes a UUID without a word, and was seen to limit nothing then
+    // (NVIDIA/k8s-device-plugin#572). It counts the devices as it was given them.
+    let memory = spec.devices().iter().enumerate().filter_map(|(number, device)| {
+        let limit = spec.memory_limits().get(device)?;
+        Some(format!("set_default_device_pinned_mem_limit {number} {limit}"))
+    });
     let mut commands: Vec<String> = percentage.into_iter().chain(memory).collect();
     if !commands.is_empty() {
         commands.push(PROBE.to_owned());
@@ -72,10 +74,17 @@ mod tests {
             commands(&limited),
             [
                 "set_default_active_thread_percentage 50",
-                "set_default_device_pinned_mem_limit GPU-11111111-0000-0000-0000-000000000001 5120M",
+                "set_default_device_pinned_mem_limit 0 5120M",
                 PROBE,
             ]
         );
+        let second: DaemonSpec = serde_json::from_str(
+            r#"{"devices": ["GPU-11111111-0000-0000-0000-000000000002",
+                            "GPU-11111111-0000-0000-0000-000000000001"],
+                "memoryLimits": {"GPU-11111111-0000-0000-0000-000000000002": 1}}"#,
+        )
+        .unwrap();
+        assert_eq!(commands(&second), ["set_default_device_pinned_mem_limit 1 1M", PROBE]);
         assert!(commands(&spec(r#"{"devices": [U]}"#)).is_empty());
     }
 

@@ -29,7 +29,7 @@ pub struct Control {
     /// Events; appending one raises it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// Calls that fail or are slow.
+    /// Calls that fail, are slow or answer nonsense.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
 }
@@ -148,7 +148,7 @@ pub struct RetiredPages {
 }
 
 /// A process on a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Process {
     /// Process id.
@@ -165,6 +165,12 @@ pub struct Process {
     /// Whether it runs under MPS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mps: bool,
+    /// Per cent of the last while in which it computed; not told while MIG is on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sm_percent: u32,
+    /// Per cent of the last while in which it read or wrote memory; not told while MIG is on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub memory_percent: u32,
 }
 
 /// One event, delivered to every event set that asked for its kind on its GPU.
@@ -214,7 +220,7 @@ impl Event {
     }
 }
 
-/// Calls that fail or are slow.
+/// Calls that fail, are slow or answer nonsense.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fault {
@@ -226,6 +232,10 @@ pub struct Fault {
     /// The return code in place of the answer: 999 unknown, 4 no permission, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<u32>,
+    /// What the call writes for its caller is overwritten with nonsense, made of this number
+    /// and of how often that has happened. Nothing beyond the caller's memory is touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<u64>,
     /// How long the call takes, in milliseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub delay_ms: u64,

@@ -64,7 +64,7 @@
 //!     "2": {"ecc": {"volatileUncorrected": 3}, "remapped": {"pending": true}, "recoveryAction": 1},
 //!     "3": {"fabricState": 2, "nvlinksDown": [0, 1], "memoryUsedMib": 1024},
 //!     "4": {"migModeHeld": true, "instancesHeld": true},
-//!     "*": {"resetRefused": true, "processes": [{"pid": 4711, "memoryMib": 500}]}
+//!     "*": {"resetRefused": true, "processes": [{"pid": 4711, "memoryMib": 500, "smPercent": 30}]}
 //!   }
 //! }
 //! ```
@@ -76,12 +76,14 @@
 //! {
 //!   "faults": [
 //!     {"function": "nvmlDeviceGetName", "gpu": "1", "error": 999, "times": 2},
-//!     {"function": "nvmlDeviceCreateGpuInstance*", "delayMs": 500}
+//!     {"function": "nvmlDeviceCreateGpuInstance*", "delayMs": 500},
+//!     {"function": "nvmlDeviceGetUUID", "garbage": 1}
 //!   ]
 //! }
 //! ```
 //!
-//! - `faults`: the first entry that matches a call makes it fail, take longer, or both.
+//! - `faults`: the first entry that matches a call makes it fail, take longer, or both; with
+//!   `garbage` it succeeds and answers nonsense, which the number chooses.
 //!   `function` may end in `*`; `times` counts calls of each process.
 #![forbid(unsafe_code)]
 

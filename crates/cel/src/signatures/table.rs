@@ -176,7 +176,6 @@ pub(super) const UNSUPPORTED: &[&str] = &[
     "getMinutes",
     "getSeconds",
     "getMilliseconds",
-    "includes",
     "path",
     "group",
     "resource",

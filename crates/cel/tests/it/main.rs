@@ -7,3 +7,4 @@ mod agreement;
 mod explain;
 mod hostile;
 mod public;
+mod slices;

@@ -1,8 +1,10 @@
 //! Selectors seen in public, and those of the case files, on the inventory that they were
 //! tried on with a real API server and scheduler.
 
-use gpu_dra_cel::{Attribute, DeviceView, EvalError, Selector};
+use gpu_dra_cel::{DeviceView, EvalError, Selector};
 use serde_json::Value;
+
+use crate::slices::{devices_of, slices, text};
 
 const SELECTORS: &str = include_str!("../data/selectors.tsv");
 const INVENTORY: &str = include_str!("../data/inventory.yaml");
@@ -13,45 +15,21 @@ struct Device {
     view: DeviceView,
 }
 
-fn documents() -> Vec<Value> {
-    serde_saphyr::from_multiple(INVENTORY).unwrap()
-}
-
-fn text<'a>(value: &'a Value, path: &str) -> &'a str {
-    value.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("{path} in {value}"))
-}
-
 fn devices() -> Vec<Device> {
     let mut devices = Vec::new();
-    for slice in documents().iter().filter(|d| d["kind"] == "ResourceSlice") {
-        for device in slice["spec"]["devices"].as_array().into_iter().flatten() {
-            let mut view = DeviceView::new(text(slice, "/spec/driver"), false);
-            for (name, value) in device["attributes"].as_object().into_iter().flatten() {
-                let (kind, value) = value.as_object().unwrap().iter().next().unwrap();
-                let attribute = match kind.as_str() {
-                    "string" => Attribute::String(value.as_str().unwrap().into()),
-                    "version" => Attribute::Version(value.as_str().unwrap().into()),
-                    "int" => Attribute::Int(value.as_i64().unwrap()),
-                    "bool" => Attribute::Bool(value.as_bool().unwrap()),
-                    other => panic!("{other}"),
-                };
-                view.add_attribute(name, attribute);
-            }
-            for (name, value) in device["capacity"].as_object().into_iter().flatten() {
-                view.add_capacity(name, value["value"].as_str().unwrap().parse().unwrap());
-            }
-            devices.push(Device {
-                node: text(slice, "/spec/nodeName").to_owned(),
-                name: text(device, "/name").to_owned(),
-                view,
-            });
-        }
+    for slice in slices(INVENTORY) {
+        let node = text(&slice, "/spec/nodeName");
+        devices.extend(devices_of(&slice).map(|(name, view)| Device {
+            node: node.to_owned(),
+            name,
+            view,
+        }));
     }
     devices
 }
 
 fn class(name: &str) -> Selector {
-    let documents = documents();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(INVENTORY).unwrap();
     let class =
         documents.iter().find(|d| d["kind"] == "DeviceClass" && d["metadata"]["name"] == name);
     Selector::compile(text(class.unwrap(), "/spec/selectors/0/cel/expression")).unwrap()

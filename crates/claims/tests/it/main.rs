@@ -6,5 +6,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod cases;
+mod incumbent;
 mod planning;
 mod records;
+mod sweep;
+mod versions;

@@ -66,9 +66,13 @@ pub(crate) fn node() -> NodeView {
 }
 
 pub(crate) fn planned(claim: &ClaimBuilder, held: &[Record]) -> Result<Record, Refusal> {
+    planned_on(&node(), claim, held)
+}
+
+fn planned_on(node: &NodeView, claim: &ClaimBuilder, held: &[Record]) -> Result<Record, Refusal> {
     let reference = claim.reference();
     let allocation = Allocation::of(&claim.object(), &reference, &driver())?;
-    let record = plan(&allocation, &node(), held, |result| {
+    let record = plan(&allocation, node, held, |result| {
         CdiDeviceId::new(format!("k8s.gpu.nvidia.com/claim={}-{}", reference.uid, result.device))
     })?;
     check::plan(&record).expect("every plan obeys its own rules");
@@ -324,6 +328,56 @@ fn a_mig_config_fits_mig_devices_alone() {
 }
 
 #[test]
+fn passthrough_is_refused_wherever_it_is_asked_for() {
+    let vfio = |iommu: &str| {
+        json!({
+            "apiVersion": "resource.nvidia.com/v1beta1",
+            "kind": "VfioDeviceConfig",
+            "iommu": { "backendPolicy": iommu },
+        })
+    };
+    let (good, bad) = (vfio("PreferIommuFD"), vfio("Both"));
+    let gpu = || claim("vm").gets("gpu", "gpu-0");
+    let either = || claim("vm").gets("gpu/shared", "gpu-0");
+    // What the incumbent gave out before: the config is told of, not the device.
+    let passed = || claim("vm").gets("gpu", "gpu-vfio-1");
+    let mixed = || gpu().gets_of("dra.net", "nic", "nic-0");
+    let from_class = |claim: ClaimBuilder| claim.with_class_config(&["gpu"], good.clone());
+    for (what, claim) in [
+        ("names the request", gpu().with_config(&["gpu"], good.clone())),
+        ("names no request", gpu().with_config(&[], good.clone())),
+        ("of a class", from_class(gpu())),
+        ("of a class, for a device of others", from_class(passed())),
+        ("the parent of what was chosen", either().with_config(&["gpu"], good.clone())),
+        ("what was chosen", either().with_config(&["gpu/vm", "gpu/shared"], good.clone())),
+        ("what another driver serves", mixed().with_config(&["nic"], good.clone())),
+        ("a MIG device", {
+            claim("vm").gets("gpu", "gpu-3-mig-1g10gb-19-6").with_config(&[], good.clone())
+        }),
+        ("watching", claim("vm").watches("gpu", "gpu-0").with_config(&[], good.clone())),
+        ("overridden", {
+            gpu().with_config(&[], good.clone()).with_config(&["gpu"], time_slicing("Long"))
+        }),
+    ] {
+        let text = planned(&claim, &[]).unwrap_err().to_string();
+        assert!(text.contains("claim team-a/vm: VfioDeviceConfig asks for passthrough"), "{what}");
+        assert!(text.ends_with("remove the config and use class gpu.nvidia.com"), "{what}: {text}");
+        assert!(text.len() < 220, "{text}");
+    }
+    for claim in [
+        gpu().with_config(&["gpu"], bad.clone()),
+        gpu().with_config(&[], bad.clone()),
+        mixed().with_config(&["nic"], bad),
+    ] {
+        let text = planned(&claim, &[]).unwrap_err().to_string();
+        assert!(text.contains("\"Both\" is not allowed, use LegacyOnly"), "{text}");
+    }
+    // The scheduler chose the other alternative.
+    planned(&either().with_config(&["gpu/vm"], good.clone()), &[]).unwrap();
+    planned(&gpu().with_config_of("dra.net", good), &[]).unwrap();
+}
+
+#[test]
 fn what_came_of_a_plan_does_not_make_it_another() {
     let planned = planned(&claim("one").gets("gpu", "gpu-3-mig-1g10gb-19-6"), &[]).unwrap();
     let mut done = planned.clone();
@@ -352,6 +406,52 @@ fn a_monitor_device_is_for_looking_alone() {
     assert!(known(&watching).is_empty() && watching.devices[0].admin);
     let refused = planned(&claim("thief").gets("gpu", "gpu-3-monitor"), &[]).unwrap_err();
     assert!(refused.to_string().contains("is for monitoring: ask with adminAccess"), "{refused}");
+}
+
+/// Field report K20: the scheduler may forget counters of devices that it gives out in shares.
+#[test]
+fn k20_a_share_and_a_part_of_one_gpu_exclude_each_other() {
+    // The policy of gpu-5 changed between the two.
+    let mut both = node();
+    let partition = Partition { profile_id: 19, placement: Placement { start: 6, size: 1 } };
+    let part = DeviceKind::Partition { gpu: gpu_uuid(5), partition, mode_is_free: true };
+    both.devices.insert(DeviceName::new("gpu-5-mig-1g10gb-19-6").unwrap(), part);
+    let monitor = DeviceKind::Monitor { gpu: gpu_uuid(5) };
+    both.devices.insert(DeviceName::new("gpu-5-monitor").unwrap(), monitor);
+    let on_both = |claim: &ClaimBuilder, held: &[Record]| planned_on(&both, claim, held);
+
+    let share = |n: u32| {
+        let (name, id) = (format!("share-{n}"), format!("{n:08}-0000-4000-8000-000000000000"));
+        claim(&name).uid(n).gets_share("gpu", "gpu-5", &id, &[("memory", "4Gi")])
+    };
+    let of = |name: &str, n: u32, device: &str| claim(name).uid(n).gets("gpu", device);
+    let (part, whole) = (of("part", 8, "gpu-5-mig-1g10gb-19-6"), of("whole", 9, "gpu-5"));
+    let monitor = claim("watch").uid(7).watches("gpu", "gpu-5-monitor");
+    for (a, b, free) in [
+        (share(1), part.clone(), false),
+        (share(1), whole.clone(), false),
+        (part.clone(), whole.clone(), false),
+        (share(1), share(2), true),
+        (share(1), monitor.clone(), true),
+        (part, monitor.clone(), true),
+        (whole, monitor, true),
+    ] {
+        for (first, second) in [(&a, &b), (&b, &a)] {
+            let held = on_both(first, &[]).unwrap();
+            let answer = on_both(second, std::slice::from_ref(&held));
+            // The journal's own rule says the same.
+            let records = [held, on_both(second, &[]).unwrap()];
+            let rule = check::no_device_in_two_exclusive_claims(&records);
+            assert_eq!(rule.is_ok(), free, "{rule:?}");
+            let (first, second) = (first.reference(), second.reference());
+            match &answer {
+                Err(Refusal::InUse { holder, .. }) => {
+                    assert!(!free && *holder == first, "{second} beside {first}");
+                }
+                _ => assert!(free && answer.is_ok(), "{second} beside {first}: {answer:?}"),
+            }
+        }
+    }
 }
 
 fn mps(kind: &str, config: serde_json::Value) -> serde_json::Value {
@@ -478,6 +578,33 @@ fn shares_of_a_gpu_are_served_by_one_daemon_and_never_more_than_it_has() {
     assert!(alone.steps.is_empty() && alone.devices[0].share.is_none());
     let refused = planned(&share(5, "1Gi", "0"), &[prepared(&whole)]).unwrap_err();
     assert!(matches!(refused, Refusal::InUse { .. }), "{refused}");
+}
+
+/// Field report K21: one claim, two shares of one GPU.
+#[test]
+fn k21_two_shares_of_a_gpu_in_one_claim_are_two_devices_of_one_daemon() {
+    let ids = [1, 2].map(|n| format!("{n:08}-0000-4000-8000-000000000000"));
+    let two = claim("two").gets_share("a", "gpu-5", &ids[0], &[("memory", "1Gi")]).gets_share(
+        "b",
+        "gpu-5",
+        &ids[1],
+        &[("memory", "2Gi")],
+    );
+    let allocation = Allocation::of(&two.object(), &two.reference(), &driver()).unwrap();
+    let record = plan(&allocation, &node(), [], |result| {
+        let share = result.share_id.as_deref().unwrap();
+        CdiDeviceId::new(format!("k8s.gpu.nvidia.com/claim={}-{share}", result.device))
+    });
+    let record = record.unwrap();
+    check::plan(&record).unwrap();
+    let of = |n: usize| {
+        let device = &record.devices[n];
+        let memory = device.share.unwrap().memory_mib;
+        (device.requests[0].as_str(), device.share_id.as_deref().unwrap(), memory)
+    };
+    assert_eq!([of(0), of(1)], [("a", ids[0].as_str(), 1024), ("b", ids[1].as_str(), 2048)]);
+    assert_eq!(known(&record).len(), 1, "one daemon");
+    assert_eq!(record.mps_daemon(&record.devices[0]), record.mps_daemon(&record.devices[1]));
 }
 
 #[test]

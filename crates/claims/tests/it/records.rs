@@ -18,11 +18,12 @@ fn the_format_is_the_one_written_down() {
 
 #[test]
 fn fields_of_a_newer_version_are_kept() {
-    let newer = FIRST.replace(r#""phase":"#, r#""colour":{"a":[1]},"phase":"#);
+    let newer =
+        FIRST.replace(r#""phase":"#, r#""colour":{"a":[1,4.993792096748927e-91]},"phase":"#);
     let record = Record::decode(newer.as_bytes()).unwrap();
     assert!(record.known_steps().is_some(), "what it can do without, it does without");
     let again = String::from_utf8(record.encode().unwrap()).unwrap();
-    assert!(again.contains(r#""colour":{"a":[1]}"#), "{again}");
+    assert!(again.contains(r#""colour":{"a":[1,4.993792096748927e-91]}"#), "{again}");
 }
 
 #[test]

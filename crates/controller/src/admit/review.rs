@@ -75,7 +75,11 @@ fn problems(kind: &str, object: &Value, driver: &DriverName) -> Vec<String> {
             continue;
         }
         let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
-        let found = config::problems(parameters);
+        let mut found = config::problems(parameters);
+        let names = entry.get("requests").and_then(Value::as_array).into_iter().flatten();
+        if !config::are_alternatives(names.filter_map(Value::as_str)) {
+            found.extend(config::decode(parameters).ok().and_then(|config| config.unserved()));
+        }
         problems.extend(found.iter().map(|e| format!("{path}[{index}].opaque.parameters: {e}")));
     }
     problems
@@ -155,17 +159,46 @@ mod tests {
     }
 
     #[test]
-    fn many_problems_are_told_in_bounds_and_a_vfio_config_is_known() {
+    fn many_problems_are_told_in_bounds() {
         let bad = config("gpu.nvidia.com", &json!({"strategy": "No", "a": 1, "b": 2}));
         let many = json!({"spec": {"devices": {"config": vec![bad; 32]}}});
         let message = ask("ResourceClaim", &many)["response"]["status"]["message"].clone();
         let message = message.as_str().unwrap();
         assert!(message.len() < 2_000 && message.ends_with("more"), "{message}");
-        let vfio = json!({"spec": {"devices": {"config": [{"opaque": {
-            "driver": "gpu.nvidia.com",
-            "parameters": {"apiVersion": config::API_VERSION, "kind": "VfioDeviceConfig"},
-        }}]}}});
-        assert_eq!(ask("ResourceClaim", &vfio)["response"]["allowed"], true);
+    }
+
+    #[test]
+    fn passthrough_is_refused_as_the_node_agent_does_unless_it_may_not_be_chosen() {
+        let vfio = |iommu: Value| {
+            let kind = "VfioDeviceConfig";
+            json!({"apiVersion": config::API_VERSION, "kind": kind, "iommu": iommu})
+        };
+        let message = |kind: &str, requests: &Value, parameters: &Value| {
+            let config = json!([{"requests": requests, "opaque": {
+                "driver": "gpu.nvidia.com", "parameters": parameters,
+            }}]);
+            let object = match kind {
+                "DeviceClass" => json!({"spec": {"config": config}}),
+                _ => json!({"spec": {"devices": {"config": config}}}),
+            };
+            ask(kind, &object)["response"]["status"]["message"].as_str().map(str::to_owned)
+        };
+        let good = vfio(json!({"backendPolicy": "PreferIommuFD"}));
+        let sentence = config::decode(&good).unwrap().unserved().unwrap().to_string();
+        for (kind, requests, refused) in [
+            ("ResourceClaim", Value::Null, true),
+            ("ResourceClaim", json!(["vm"]), true),
+            ("ResourceClaim", json!(["gpu/vm", "other"]), true),
+            ("ResourceClaim", json!(["gpu/vm"]), false),
+            ("DeviceClass", Value::Null, true),
+        ] {
+            let message = message(kind, &requests, &good);
+            assert_eq!(message.is_some(), refused, "{kind} {requests}");
+            assert!(message.is_none_or(|m| m.ends_with(&sentence)), "{kind} {requests}");
+        }
+        let bad = message("ResourceClaim", &Value::Null, &vfio(json!({"backendPolicy": "No"})));
+        let bad = bad.unwrap();
+        assert!(bad.contains("LegacyOnly or PreferIommuFD") && !bad.contains(&sentence), "{bad}");
     }
 
     #[test]

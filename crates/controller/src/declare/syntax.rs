@@ -1,10 +1,12 @@
 //! The written form of the fields of a GpuClass: what can't name anything is told before a
 //! class is made of it. Whether a name exists anywhere isn't asked here.
 
-use gpu_dra_model::version;
+use gpu_dra_model::{shown, version};
 
 /// The API's limit on a string attribute, in bytes: a longer name can't be published.
 const MAX_NAME: usize = 64;
+/// How much of a text is shown in a sentence about it, in characters.
+const MOST: usize = 60;
 
 /// What is wrong with a product's name or a part of one.
 pub(crate) fn product_name(name: &str) -> Result<(), String> {
@@ -36,7 +38,7 @@ pub(crate) fn profile(name: &str) -> Result<(), String> {
     let lower = lower.strip_prefix("mig-").unwrap_or(&lower);
     Err(match well_formed(lower) {
         Some(()) => format!("{name:?} is no MIG profile: did you mean {lower}?"),
-        None => format!("{:?} is no MIG profile: they are like 1g.10gb", shortened(name)),
+        None => format!("{:?} is no MIG profile: they are like 1g.10gb", shown(name, MOST)),
     })
 }
 
@@ -44,19 +46,20 @@ pub(crate) fn profile(name: &str) -> Result<(), String> {
 pub(crate) fn compute_capability(text: &str) -> Result<String, String> {
     let is_dotted = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let version = version::normalised(text).filter(|_| is_dotted);
-    version
-        .ok_or_else(|| format!("{:?} is no compute capability: they are like 9.0", shortened(text)))
+    version.ok_or_else(|| {
+        format!("{:?} is no compute capability: they are like 9.0", shown(text, MOST))
+    })
 }
 
 /// What is wrong with the name of an extended resource (kubernetes
 /// `pkg/apis/core/helper.IsExtendedResourceName`).
 pub(crate) fn extended_resource(name: &str) -> Result<(), String> {
-    let shown = shortened(name);
+    let given = shown(name, MOST);
     let Some((domain, rest)) = name.split_once('/') else {
-        return Err(format!("{shown:?} has no domain: write it like nvidia.com/h100"));
+        return Err(format!("{given:?} has no domain: write it like nvidia.com/h100"));
     };
     if domain.contains("kubernetes.io") {
-        return Err(format!("{shown:?}: names under kubernetes.io belong to Kubernetes"));
+        return Err(format!("{given:?}: names under kubernetes.io belong to Kubernetes"));
     }
     let label = |text: &str| {
         let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -69,7 +72,7 @@ pub(crate) fn extended_resource(name: &str) -> Result<(), String> {
         || domain.starts_with("requests.")
         || !domain.split('.').all(label)
     {
-        return Err(format!("{shown:?}: what comes before / must be a DNS domain in lower case"));
+        return Err(format!("{given:?}: what comes before / must be a DNS domain in lower case"));
     }
     let word = |b: u8| b.is_ascii_alphanumeric();
     let is_name = rest.len() <= 63
@@ -79,16 +82,7 @@ pub(crate) fn extended_resource(name: &str) -> Result<(), String> {
     if is_name {
         Ok(())
     } else {
-        Err(format!("{shown:?}: after / are at most 63 letters, digits, '-', '_' and '.'"))
-    }
-}
-
-/// The text, cut so that a sentence about it stays short.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+        Err(format!("{given:?}: after / are at most 63 letters, digits, '-', '_' and '.'"))
     }
 }
 
@@ -111,7 +105,8 @@ mod tests {
             ("1g10gb", "they are like"),
             ("1g.10gb+", "they are like"),
             ("1g.10", "they are like"),
-            (&"é".repeat(500), "..."),
+            (&"é".repeat(500), "…"),
+            (&"\u{b}".repeat(60), "they are like"),
         ] {
             let reason = profile(bad).unwrap_err();
             assert!(reason.contains(says) && reason.len() < 200, "{bad}: {reason}");

@@ -19,6 +19,7 @@ use super::watches::Watches;
 use super::writer::{Applied, Writer};
 use crate::declare::Origin;
 use crate::error::RequestError;
+use crate::metrics::Metrics;
 use crate::run::Settings;
 
 /// News that come together are dealt with together.
@@ -37,6 +38,7 @@ struct Attempt {
 
 /// Keeps the classes.
 pub(crate) struct Keeper {
+    metrics: Metrics,
     watches: Watches,
     writer: Writer,
     state: State,
@@ -49,11 +51,19 @@ pub(crate) struct Keeper {
     wait: Duration,
     not_before: Option<Instant>,
     strangers: u64,
+    /// What was told of other owners' classes.
+    warned: HashMap<String, String>,
 }
 
 impl Keeper {
-    pub(crate) fn new(client: Client, settings: &Settings, standard: Vec<DeviceClass>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        settings: &Settings,
+        standard: Vec<DeviceClass>,
+        metrics: Metrics,
+    ) -> Self {
         Self {
+            metrics,
             watches: Watches::new(&client, &settings.driver),
             writer: Writer::new(client),
             state: State::new(settings.driver.clone(), standard, settings.fleet_classes),
@@ -64,6 +74,7 @@ impl Keeper {
             wait: FIRST_WAIT,
             not_before: None,
             strangers: 0,
+            warned: HashMap::new(),
         }
     }
 
@@ -78,7 +89,9 @@ impl Keeper {
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.due = None;
-                    match self.reconcile().await {
+                    let reconciled = self.reconcile().await;
+                    self.metrics.reconciled(reconciled.is_ok());
+                    match reconciled {
                         Ok(()) => {
                             self.wait = FIRST_WAIT;
                             self.not_before = None;
@@ -119,7 +132,7 @@ impl Keeper {
         for name in self.state.declared.keys().cloned().collect::<Vec<_>>() {
             self.tell(&name).await?;
         }
-        Ok(())
+        self.warn_of_unguarded().await
     }
 
     async fn delete(&mut self, class: &DeviceClass) -> Result<(), RequestError> {
@@ -217,6 +230,29 @@ impl Keeper {
             Err(RequestError::NotFound { .. } | RequestError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// An event on each class of another owner that any other driver's devices break.
+    async fn warn_of_unguarded(&mut self) -> Result<(), RequestError> {
+        let unguarded = &self.state.unguarded;
+        self.warned.retain(|name, told| unguarded.get(name) == Some(told));
+        for (name, message) in unguarded {
+            let Some(class) = self.state.device_classes.get(name) else { continue };
+            if self.warned.contains_key(name) {
+                continue;
+            }
+            warn!(class = name, "{message}");
+            match self.writer.event(class, message, &Time(Timestamp::now())).await {
+                Ok(()) => {}
+                // The log has it.
+                Err(error @ (RequestError::Forbidden { .. } | RequestError::Refused { .. })) => {
+                    warn!(error = error.in_full(), "no Event of this");
+                }
+                Err(error) => return Err(error),
+            }
+            self.warned.insert(name.clone(), message.clone());
+        }
+        Ok(())
     }
 
     fn warn_of_strangers(&mut self) {

@@ -8,6 +8,7 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod unguarded;
 mod watches;
 mod writer;
 

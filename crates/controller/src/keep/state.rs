@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::judge::is_left_over;
 use super::status::{Facts, Standing};
+use super::unguarded::unguarded;
 use super::watches::{Change, News};
 use crate::declare::{
     Compiled, GpuClass, GpuClassStatus, Origin, Problem, compile, extended_resource, fleet_classes,
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub(crate) synced: Synced,
     pub(crate) declared: BTreeMap<String, Declared>,
     pub(crate) device_classes: BTreeMap<String, DeviceClass>,
+    /// What is wrong with classes of other owners, by their names.
+    pub(crate) unguarded: BTreeMap<String, String>,
     fleet: Fleet,
 }
 
@@ -57,6 +60,7 @@ impl State {
             synced: Synced::default(),
             declared: BTreeMap::new(),
             device_classes: BTreeMap::new(),
+            unguarded: BTreeMap::new(),
         }
     }
 
@@ -73,9 +77,13 @@ impl State {
             },
             News::DeviceClass(change) => match change {
                 Change::Put(class) => self.put_device_class(class),
-                Change::Gone(name) => drop(self.device_classes.remove(&name)),
+                Change::Gone(name) => {
+                    self.device_classes.remove(&name);
+                    self.unguarded.remove(&name);
+                }
                 Change::Synced(seen) => {
                     self.device_classes.retain(|name, _| seen.contains(name));
+                    self.unguarded.retain(|name, _| seen.contains(name));
                     self.synced.device_classes = true;
                 }
             },
@@ -125,6 +133,10 @@ impl State {
     /// Takes in a DeviceClass.
     pub(crate) fn put_device_class(&mut self, class: DeviceClass) {
         let name = class.metadata.name.clone().unwrap_or_default();
+        match unguarded(&class, &self.driver) {
+            Some(message) => drop(self.unguarded.insert(name.clone(), message)),
+            None => drop(self.unguarded.remove(&name)),
+        }
         self.device_classes.insert(name, class);
     }
 

@@ -1,14 +1,18 @@
 //! The writes: DeviceClasses and statuses by server-side apply under a name of our own, never
-//! forced against somebody else's fields, and deletes of exactly the object that was seen.
+//! forced against somebody else's fields, deletes of exactly the object that was seen, and
+//! Events.
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::resource::v1::DeviceClass;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::judge::{FIELD_MANAGER, first_manager};
+use super::unguarded::{NAMESPACE, event};
 use crate::declare::{GROUP, GpuClass, GpuClassStatus, VERSION};
 use crate::error::{RequestError, within};
 
@@ -27,11 +31,16 @@ pub(crate) enum Applied {
 pub(crate) struct Writer {
     device_classes: Api<DeviceClass>,
     gpu_classes: Api<GpuClass>,
+    events: Api<Event>,
 }
 
 impl Writer {
     pub(crate) fn new(client: Client) -> Self {
-        Self { device_classes: Api::all(client.clone()), gpu_classes: Api::all(client) }
+        Self {
+            device_classes: Api::all(client.clone()),
+            gpu_classes: Api::all(client.clone()),
+            events: Api::namespaced(client, NAMESPACE),
+        }
     }
 
     /// Applies a class: to the very object `live`, or as a new one.
@@ -77,6 +86,23 @@ impl Writer {
         let request = self.device_classes.delete(name, &params);
         match within(LIMIT, "delete", &format!("deviceclass {name}"), request).await {
             Ok(_) | Err(RequestError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells of a class by an Event; one that is there already is as good.
+    pub(crate) async fn event(
+        &self,
+        class: &DeviceClass,
+        message: &str,
+        now: &Time,
+    ) -> Result<(), RequestError> {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), dry_run: false };
+        let event = event(class, message, now);
+        let request = self.events.create(&params, &event);
+        match within(LIMIT, "create", &format!("event of deviceclass {name}"), request).await {
+            Ok(_) | Err(RequestError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -175,6 +175,15 @@ async fn ready_means_trusted_or_not_installed() {
     }
     assert_eq!(answer.as_deref(), Some("ok"), "without a configuration there is nothing to trust");
     assert_eq!(get("/healthz").await.as_deref(), Some("ok"));
+    let is_told =
+        async || get("/metrics").await.unwrap().contains("gpu_dra_controller_leading 1\n");
+    for _ in 0..1_000 {
+        if is_told().await {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(is_told().await, "it leads");
     assert_eq!(bundle(&api), None, "none is made");
 }
 

@@ -97,6 +97,33 @@ async fn a_foreign_class_is_left_alone_until_it_goes() {
     assert!(api.class("c").is_some());
 }
 
+/// A class that somebody else keeps is never written, but an Event says that it isn't guarded:
+/// once, also when the next leader looks.
+#[tokio::test]
+async fn another_owners_class_without_driver_guard_gets_one_event() {
+    let api = api();
+    let spec = json!({"selectors": [{"cel": {"expression":
+        "device.attributes['gpu.nvidia.com'].architecture == 'Hopper'"}}]});
+    api.create(&DEVICE_CLASS, json!({"metadata": {"name": "hopper"}, "spec": spec}));
+    let events = |api: &std::sync::Arc<super::api::Api>| {
+        api.calls(|call| call.verb == "create" && call.path.ends_with("/events"))
+    };
+    for leader in 1..=2 {
+        let controller = Controller::start(&api, settings("a"));
+        until("an event", || (events(&api).len() == leader).then_some(())).await;
+        quiet(&api).await;
+        controller.stop().await;
+    }
+    let every = gpu_dra_lab::Selector::default();
+    let (list, _) = api.lab.list(&gpu_dra_lab::kinds::EVENT, "default", &every);
+    let [event] = list.as_slice() else { panic!("{list:?}") };
+    assert_eq!(event["involvedObject"]["name"], "hopper");
+    assert_eq!((&event["reason"], &event["type"]), (&json!("Unguarded"), &json!("Warning")));
+    let words = event["message"].as_str().unwrap();
+    assert!(words.contains("put device.driver == 'gpu.nvidia.com' && before it"), "{words}");
+    assert_eq!(api.calls(|call| is_write(call) && call.path.starts_with(CLASSES)), []);
+}
+
 /// Between our look and our write somebody creates a class of that name, of which no field
 /// contradicts ours: server-side apply merges the two.
 #[tokio::test]

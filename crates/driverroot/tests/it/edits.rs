@@ -38,6 +38,22 @@ fn golden_spec_of_a_gpu_operator_node() {
     assert_eq!(String::from_utf8(bytes).unwrap(), std::fs::read_to_string(&path).unwrap());
 }
 
+/// Field report P07: somebody runs an MPS daemon by hand where CUDA looks for one. It isn't
+/// given to containers: what a claim shares, it shares through a daemon of its own.
+#[test]
+fn p07_the_hosts_own_mps_daemon_changes_nothing() {
+    let staged = Staged::plain(Layout::Host);
+    let hook = staged.hook();
+    let before = spec(&staged, DeviceNodes::AllowPlainFiles, &hook);
+    let pipe = staged.node.driver_root.join("tmp/nvidia-mps");
+    std::fs::create_dir_all(&pipe).unwrap();
+    let _daemon = std::os::unix::net::UnixListener::bind(pipe.join("control")).unwrap();
+    assert_eq!(spec(&staged, DeviceNodes::AllowPlainFiles, &hook), before);
+    let mounts = before.all_edits().flat_map(|edits| &edits.mounts);
+    let shadowed = |at: &str| at.starts_with("/tmp") || at.starts_with("/dev/shm");
+    assert!(mounts.into_iter().all(|mount| !shadowed(&mount.container_path)));
+}
+
 /// Field reports P03 and P08: every node with type, numbers and permissions, so that
 /// systemd keeps it after a daemon-reload; and nothing for nvidia-container-runtime to add.
 #[test]

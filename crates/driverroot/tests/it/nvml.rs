@@ -23,6 +23,23 @@ fn it_is_found_in_every_layout_and_the_layout_by_looking() {
     }
 }
 
+/// What the chart's presets name is where the driver is found on such a node.
+#[test]
+fn the_presets_of_the_chart_are_where_the_driver_is() {
+    let presets = include_str!("../../../../deploy/chart/presets.yaml");
+    for (preset, layout) in ["host", "gpu-operator", "gke", "bottlerocket"].into_iter().zip(LAYOUTS)
+    {
+        let start = format!("{preset}: {{driverRoot: ");
+        let line = presets.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        let root = line.split(',').next().unwrap();
+        let staged = Staged::plain(layout);
+        let here = staged.node.host_root.join(root.trim_start_matches('/'));
+        let found = DriverRoot::new(root, here).find_nvml().unwrap();
+        let real = fs::canonicalize(&staged.node.library).unwrap();
+        assert_eq!(fs::canonicalize(found).unwrap(), real, "{preset}");
+    }
+}
+
 /// A root with one library folder.
 fn root() -> (tempfile::TempDir, DriverRoot) {
     let dir = tempfile::tempdir().unwrap();

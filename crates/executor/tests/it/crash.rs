@@ -138,7 +138,7 @@ fn a_full_disk_loses_nothing_and_names_the_file() {
             assert!(text.contains("space") || text.contains("full"), "{text}");
         }
         // The disk has room again; the process did not even restart.
-        world.files.restart();
+        world.files.disarm();
         world.unprepare(&train()).unwrap();
         assert_eq!(world.outside(), untouched.outside());
     });

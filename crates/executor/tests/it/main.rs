@@ -4,6 +4,7 @@
 // Helpers outside #[test] functions count as tests too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adopt;
 mod crash;
 mod sequences;
 mod shares;

@@ -9,7 +9,9 @@ use std::time::Duration;
 use gpu_dra_claims::{
     Allocation, GpuFacts, HeldPart, KnownStep, NodeView, Record, Step, check, share_daemon,
 };
-use gpu_dra_executor::{CdiNaming, Done, EffectError, Effects, ExecuteError, Executor, Journal};
+use gpu_dra_executor::{
+    CdiNaming, Done, EffectError, Effects, ExecuteError, Executor, Journal, JournalError, adopt,
+};
 use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_model::config::Interval;
@@ -331,6 +333,26 @@ impl World {
         let mut mig = self.hardware.mig.lock().unwrap();
         mig.on.insert(gpu_uuid(gpu));
         mig.instances.insert((gpu_uuid(gpu), partition), Instance::Foreign);
+    }
+
+    /// Another driver has made a GPU instance for a claim.
+    pub(crate) fn make_theirs(&self, gpu: u32, partition: Partition) {
+        let mut mig = self.hardware.mig.lock().unwrap();
+        mig.on.insert(gpu_uuid(gpu));
+        mig.instances.insert((gpu_uuid(gpu), partition), Instance::Whole);
+    }
+
+    /// Takes over from another driver, whose state is in this file.
+    pub(crate) fn adopt(&self, records: &[Record], state: &str) -> Result<(), JournalError> {
+        let (journal, files) = (&self.executor.journal, self.files.as_ref());
+        let aside = format!("{state}.bak");
+        adopt(journal, files, records, Path::new(state), Path::new(&aside))
+    }
+
+    /// The process has started: what it finds half done is undone.
+    pub(crate) fn recover(&mut self) -> Result<Vec<ExecuteError>, ExecuteError> {
+        self.executor = start(&self.files, &self.hardware, self.lock_file.path());
+        self.executor.recover(&self.node.boot_id)
     }
 
     /// Somebody destroys what lies there.

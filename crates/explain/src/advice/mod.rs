@@ -15,6 +15,7 @@ use crate::question::Question;
 use crate::report::Advice;
 
 mod compile;
+mod counts;
 mod devices;
 mod runtime;
 mod values;

@@ -92,7 +92,7 @@ impl Adviser<'_> {
         candidate: &Candidate<'_>,
     ) -> (String, Option<String>) {
         let (device, driver) = (&candidate.id.device, &candidate.id.driver);
-        let is_a_driver = self.cluster.slices.iter().any(|slice| slice.spec.driver == domain);
+        let is_a_driver = self.catalog.drivers().contains(&domain);
         if driver != domain && is_a_driver {
             let problem = format!(
                 "reads {name} of every driver's devices; {device} of driver {driver} hasn't it, \

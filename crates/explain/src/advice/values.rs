@@ -55,10 +55,7 @@ impl Adviser<'_> {
 
     fn driver(&self, comparison: &Comparison) -> Option<(String, Option<String>)> {
         let Some(Shown::Text(wanted)) = &comparison.wanted else { return None };
-        let mut drivers: Vec<&str> =
-            self.cluster.slices.iter().map(|slice| slice.spec.driver.as_str()).collect();
-        drivers.sort_unstable();
-        drivers.dedup();
+        let drivers = self.catalog.drivers();
         if comparison.operator != Operator::Equals || drivers.contains(&wanted.as_str()) {
             return None;
         }

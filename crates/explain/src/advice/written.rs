@@ -128,7 +128,7 @@ impl<'c> Adviser<'c> {
 
     /// `gpu-0 has 0`, of the first slice with two devices that have the attribute.
     fn values_on_first_node(&self, attribute: &str) -> Vec<String> {
-        let of_slice = self.cluster.slices.iter().map(|slice| {
+        let mut of_slice = self.cluster.slices.iter().map(|slice| {
             let devices = slice.spec.devices.iter().flatten();
             let values = devices.filter_map(|device| {
                 let value = value_of(&slice.spec.driver, device, attribute)?;
@@ -136,7 +136,7 @@ impl<'c> Adviser<'c> {
             });
             values.take(4).collect::<Vec<_>>()
         });
-        of_slice.into_iter().find(|values| values.len() > 1).unwrap_or_default()
+        of_slice.find(|values| values.len() > 1).unwrap_or_default()
     }
 
     /// A request for a capacity that devices have under another name.

@@ -1,7 +1,7 @@
 //! "Fits" is said of a node exactly when Kubernetes' allocator allocates there: on recorded
 //! clusters, with the verdict of k8s.io/dynamic-resource-allocation 0.36.3 for each node.
 
-use gpu_dra_explain::{Cluster, Explainer, NodeOutcome, Question, Verdict, text};
+use gpu_dra_explain::{Cluster, Explainer, NodeOutcome, Question, Slices, Verdict, text};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn fits_is_said_exactly_when_the_scheduler_allocates() {
     let (mut nodes_seen, mut fits_seen) = (0, 0);
     for (number, line) in WORLDS.lines().enumerate() {
         let world: Value = serde_json::from_str(line).unwrap();
-        let slices: Vec<ResourceSlice> = list(&world["slices"]);
+        let slices: Slices = list::<ResourceSlice>(&world["slices"]).into_iter().collect();
         let classes: Vec<DeviceClass> = list(&world["classes"]);
         let taken: Vec<ResourceClaim> = list(&world["allocated"]);
         let nodes: Vec<Node> = list(&world["nodes"]);
@@ -36,6 +36,8 @@ fn fits_is_said_exactly_when_the_scheduler_allocates() {
             admin_namespaces: None,
         };
         let report = Explainer::new(cluster(&nodes)).explain(&question, &mut |_| {});
+        let by_node = Explainer::new(cluster(&nodes)).with_devices_at_once(1);
+        assert_eq!(by_node.explain(&question, &mut |_| {}), report, "world {number}, node by node");
         let counted: usize = report.nodes.iter().map(|group| group.count).sum();
         assert_eq!(counted, nodes.len(), "world {number}");
         let of = |outcome: NodeOutcome| -> usize {
@@ -65,12 +67,12 @@ fn fits_is_said_exactly_when_the_scheduler_allocates() {
 /// Equal nodes are one group, however many.
 #[test]
 fn thousands_of_equal_nodes_are_one_line() {
-    let mut slices: Vec<ResourceSlice> = Vec::new();
+    let mut slices = Slices::default();
     let mut nodes: Vec<Node> = Vec::new();
     for number in 0..1000 {
         let name = format!("node-{number:04}");
         slices.push(
-            serde_json::from_value(serde_json::json!({
+            serde_json::from_value::<ResourceSlice>(serde_json::json!({
                 "metadata": {"name": name},
                 "spec": {
                     "driver": "gpu.nvidia.com", "nodeName": name,

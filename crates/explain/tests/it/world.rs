@@ -1,7 +1,7 @@
 //! A cluster from YAML, and reports on the pods of a file.
 
 use gpu_dra_explain::manifest::Manifests;
-use gpu_dra_explain::{Cluster, Explainer, Known, Question, Report};
+use gpu_dra_explain::{Cluster, Explainer, Known, Question, Report, Slices};
 use serde_json::Value;
 
 pub(crate) const INVENTORY: &str = include_str!("../data/inventory.yaml");
@@ -45,8 +45,9 @@ pub(crate) fn reports(files: &[&str]) -> Vec<Report> {
         })
         .filter_map(|namespace| namespace.metadata.name.clone())
         .collect();
+    let slices: Slices = all.slices.into_iter().collect();
     let cluster = Cluster {
-        slices: &all.slices,
+        slices: &slices,
         classes: &all.classes,
         claims: &[],
         nodes: &all.nodes,

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// The API server to use; in a pod its service account is used without this
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Where to answer /healthz and /readyz, such as 0.0.0.0:8080
+    /// Where to answer /healthz, /readyz and /metrics, such as 0.0.0.0:8080
     #[arg(long, env = "GPU_DRA_HTTP")]
     http: Option<SocketAddr>,
     #[command(flatten)]

@@ -16,9 +16,10 @@ use crate::cluster;
 
 /// What to explain, and with which devices.
 #[derive(Debug, clap::Args)]
-#[command(
-    override_usage = "gpu-dra explain [OPTIONS] <pod|claim> <NAME>\n       gpu-dra explain [OPTIONS] -f <FILE>"
-)]
+#[command(after_help = "Examples:\n  \
+    explain pod trainer -n team-a\n  \
+    explain -f trainer.yaml\n  \
+    explain -f trainer.yaml --node 8xh100 --node 4xl4")]
 pub(crate) struct Args {
     /// A pod or a claim of the cluster
     #[arg(value_enum, requires = "name", required_unless_present = "file")]

@@ -6,24 +6,23 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use gpu_dra_explain::Advice;
 use gpu_dra_explain::manifest::Manifests;
+use gpu_dra_explain::{Advice, Slices};
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus, Pod};
-use k8s_openapi::api::resource::v1::{
-    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
-};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-/// Objects per page.
+/// Objects per page; of slices, which can be a hundred times larger, fewer.
 const PAGE: u32 = 500;
+const FEWER: u32 = 100;
 
 /// What a cluster, or a file in its place, has.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    pub(crate) slices: Vec<ResourceSlice>,
+    pub(crate) slices: Slices,
     pub(crate) classes: Vec<DeviceClass>,
     pub(crate) claims: Vec<ResourceClaim>,
     pub(crate) templates: Vec<ResourceClaimTemplate>,
@@ -40,7 +39,7 @@ impl Objects {
     /// Of files alone. Nodes that only slices know are made up.
     pub(crate) fn of(files: Manifests) -> Self {
         let mut objects = Self {
-            slices: files.slices,
+            slices: files.slices.into_iter().collect(),
             classes: files.classes,
             claims: files.claims,
             templates: files.templates,
@@ -56,8 +55,8 @@ impl Objects {
     pub(crate) fn name_nodes(&mut self) {
         let known: std::collections::BTreeSet<_> =
             self.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
-        let named = self.slices.iter().filter_map(|slice| slice.spec.node_name.clone());
-        let mut missing: Vec<String> = named.filter(|name| !known.contains(name)).collect();
+        let named = self.slices.node_names().filter(|name| !known.contains(*name));
+        let mut missing: Vec<String> = named.map(str::to_owned).collect();
         missing.sort();
         missing.dedup();
         self.nodes.extend(missing.into_iter().map(|name| {
@@ -73,7 +72,7 @@ impl Objects {
         put(&mut self.classes, &files.classes, |class| &class.metadata);
         put(&mut self.claims, &files.claims, |claim| &claim.metadata);
         put(&mut self.templates, &files.templates, |template| &template.metadata);
-        put(&mut self.slices, &files.slices, |slice| &slice.metadata);
+        files.slices.iter().for_each(|slice| self.slices.put(slice.clone()));
         put(&mut self.nodes, &files.nodes, |node| &node.metadata);
         put(&mut self.namespaces, &files.namespaces, |namespace| &namespace.metadata);
     }
@@ -112,15 +111,15 @@ pub(crate) async fn objects(
 ) -> anyhow::Result<Objects> {
     let namespace = namespaces.first().map_or("default", String::as_str);
     let mut objects = Objects {
-        slices: list(Api::all(client.clone()), "resourceslices", |slice| slice).await?,
-        classes: list(Api::all(client.clone()), "deviceclasses", |class| class).await?,
+        slices: list(Api::all(client.clone()), "resourceslices", FEWER, |slice| slice).await?,
+        classes: list(Api::all(client.clone()), "deviceclasses", PAGE, |class| class).await?,
         ..Objects::default()
     };
-    match list(Api::all(client.clone()), "resourceclaims", slim_claim).await {
+    match list(Api::all(client.clone()), "resourceclaims", PAGE, slim_claim).await {
         Ok(claims) => objects.claims = claims,
         Err(error) if is_forbidden(&error) => {
             let own = Api::namespaced(client.clone(), namespace);
-            objects.claims = list(own, "resourceclaims", slim_claim).await?;
+            objects.claims = list(own, "resourceclaims", PAGE, slim_claim).await?;
             objects.notes.push(Advice {
                 about: "resourceclaims".to_owned(),
                 problem: format!(
@@ -131,7 +130,7 @@ pub(crate) async fn objects(
         }
         Err(error) => return Err(error),
     }
-    match list(Api::all(client.clone()), "nodes", slim_node).await {
+    match list(Api::all(client.clone()), "nodes", PAGE, slim_node).await {
         Ok(nodes) => objects.nodes = nodes,
         Err(error) if is_forbidden(&error) => {
             objects.name_nodes();
@@ -146,7 +145,8 @@ pub(crate) async fn objects(
     }
     for namespace in namespaces {
         let own = Api::namespaced(client.clone(), namespace);
-        objects.templates.extend(list(own, "resourceclaimtemplates", |template| template).await?);
+        let found: Vec<_> = list(own, "resourceclaimtemplates", PAGE, |template| template).await?;
+        objects.templates.extend(found);
     }
     if let Some(name) = pod {
         let pods: Api<Pod> = Api::namespaced(client, namespace);
@@ -161,19 +161,27 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
 }
 
 /// All objects of a kind, page by page, each cut down at once.
-async fn list<T>(api: Api<T>, what: &str, cut: impl Fn(T) -> T) -> anyhow::Result<Vec<T>>
+async fn list<T, L>(
+    api: Api<T>,
+    what: &str,
+    per_page: u32,
+    cut: impl Fn(T) -> T,
+) -> anyhow::Result<L>
 where
     T: Clone + DeserializeOwned + Debug,
+    L: Default + Extend<T>,
 {
     let mut progress = Progress::new(what, None);
-    let mut objects = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let mut objects = L::default();
+    let mut count = 0;
+    let mut params = ListParams::default().limit(per_page);
     loop {
         let page = match api.list(&params).await {
             Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
+            Err(kube::Error::Api(status)) if status.code == 410 && count > 0 => {
                 // The list took longer than the server keeps its state: once more, in one go.
-                objects.clear();
+                objects = L::default();
+                count = 0;
                 params = ListParams::default();
                 continue;
             }
@@ -185,10 +193,11 @@ where
                 return Err(error).with_context(|| format!("can't list {what}{hint}"));
             }
         };
+        count += page.items.len();
         objects.extend(page.items.into_iter().map(&cut));
-        progress.show(objects.len());
+        progress.show(count);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+            Some(token) => params = ListParams::default().limit(per_page).continue_token(&token),
             None => break,
         }
     }
@@ -214,10 +223,17 @@ fn slim_node(node: Node) -> Node {
     Node { metadata, spec, status }
 }
 
-/// A claim without what fields whose are.
+/// A claim without whose its fields are, and without what drivers are told of it.
 fn slim_claim(mut claim: ResourceClaim) -> ResourceClaim {
     claim.metadata.managed_fields = None;
     claim.metadata.annotations = None;
+    if let Some(status) = &mut claim.status {
+        status.devices = None;
+        let allocation = status.allocation.as_mut();
+        if let Some(devices) = allocation.and_then(|allocation| allocation.devices.as_mut()) {
+            devices.config = None;
+        }
+    }
     claim
 }
 
@@ -295,7 +311,7 @@ mod tests {
         let mut objects = Objects::of(manifests(&[slice("1", "a"), slice("2", "b")]));
         objects.lay_over(&manifests(&[slice("2", "c"), slice("4", "d")]));
         let nodes: Vec<_> =
-            objects.slices.iter().filter_map(|slice| slice.spec.node_name.clone()).collect();
+            objects.slices.iter().filter_map(|slice| slice.spec.node_name).collect();
         assert_eq!(nodes, ["a", "c", "d"]);
     }
 

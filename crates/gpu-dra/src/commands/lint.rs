@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use gpu_dra_explain::manifest::Manifests;
-use gpu_dra_lint::{Document, Finding, Fleet, Severity, lint};
+use gpu_dra_lint::{Document, Finding, Fleet, Severity, lint_with};
 use owo_colors::OwoColorize as _;
 
 use super::lint_files::documents;
+use super::lint_gpuclass::compiled;
 use super::{explain_cluster, explain_fleet};
 use crate::cluster;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         // As for a wrong flag: nothing was checked, which a script must tell from findings.
         Err(error) => clap::Error::raw(clap::error::ErrorKind::Io, format!("{error:#}\n")).exit(),
     };
-    let answer = Answer::new(lint(&documents, fleet.as_ref()), documents.len());
+    let answer = Answer::new(found(&documents, fleet.as_ref()), documents.len());
     match args.output {
         Format::Json => anstream::println!("{}", serde_json::to_string_pretty(&answer)?),
         Format::Text => answer.print(),
@@ -77,6 +78,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         anstream::println!("{}", answer.summary());
     }
     Ok(())
+}
+
+/// What is wrong, also with what the controller would make of GpuClasses.
+fn found(documents: &[Document], fleet: Option<&Fleet>) -> Vec<Finding> {
+    lint_with(documents, fleet, &compiled)
 }
 
 fn read(args: &Args) -> anyhow::Result<(Vec<Document>, Option<Fleet>)> {
@@ -109,7 +115,7 @@ fn fleet(args: &Args) -> anyhow::Result<Option<Fleet>> {
     };
     Ok(Some(Fleet {
         name,
-        slices: objects.slices,
+        slices: objects.slices.iter().collect(),
         nodes: objects.nodes,
         classes: has_classes.then_some(objects.classes),
     }))
@@ -264,7 +270,7 @@ mod tests {
         let clean = dir.path().join("clean.yaml").display().to_string();
         let (documents, fleet) = read(&args(&[&clean, "--kubeconfig", &kubeconfig])).unwrap();
         let found: Vec<String> =
-            lint(&documents, fleet.as_ref()).into_iter().map(|finding| finding.message).collect();
+            found(&documents, fleet.as_ref()).into_iter().map(|finding| finding.message).collect();
         assert_eq!(
             found,
             ["DeviceClass gpu.nvidia.com does not exist: did you mean gpu.nvidia.co?"]

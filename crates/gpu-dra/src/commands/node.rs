@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use gpu_dra_claims::incumbent::AdoptedMig;
 use gpu_dra_driverroot::DeviceNodes;
 use gpu_dra_host::Boundary;
 use gpu_dra_model::{DriverName, NodeName};
@@ -48,9 +49,15 @@ pub(crate) struct Args {
     /// The API server to use; in a pod its service account is used without this
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Where to answer /healthz and /readyz, such as 0.0.0.0:8080
+    /// Where to answer /healthz, /readyz and /metrics, such as 0.0.0.0:8080
     #[arg(long, env = "GPU_DRA_HTTP")]
     http: Option<SocketAddr>,
+    /// The host's procfs, for whose processes use a GPU; the pod needs hostPID
+    #[arg(long, env = "GPU_DRA_HOST_PROC", default_value = "/proc")]
+    host_proc: PathBuf,
+    /// Milliseconds after which a call of NVML's that hasn't come back fails /healthz and /readyz
+    #[arg(long, env = "GPU_DRA_NVML_PATIENCE_MS", default_value = "120000", value_parser = clap::value_parser!(u64).range(1..))]
+    nvml_patience_ms: u64,
     /// The container hook to install, where it isn't beside this program
     #[arg(long, env = "GPU_DRA_HOOK")]
     hook: Option<PathBuf>,
@@ -63,6 +70,9 @@ pub(crate) struct Args {
     /// What to do about device nodes that aren't there
     #[arg(long, env = "GPU_DRA_DEVICE_NODES", value_enum, default_value = "create-missing")]
     device_nodes: Nodes,
+    /// Whether MIG devices of claims taken over from NVIDIA's driver are removed when they end
+    #[arg(long, env = "GPU_DRA_ADOPTED_MIG", value_enum, default_value = "auto")]
+    adopted_mig: Adopted,
     /// Milliseconds between two looks at the GPUs
     #[arg(long, env = "GPU_DRA_RESCAN_MS", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
     rescan_ms: u64,
@@ -83,6 +93,16 @@ enum Nodes {
     CreateMissing,
     /// Simulated nodes only: plain files stand for them
     AllowPlainFiles,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Adopted {
+    /// Those that its slices, if they are still there, show to be its own
+    Auto,
+    /// All: its gate DynamicMIG was on
+    Remove,
+    /// None: an administrator made them
+    Keep,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -128,12 +148,19 @@ fn settings(args: Args) -> anyhow::Result<Settings> {
         },
         hook,
         http: args.http,
+        host_proc: args.host_proc,
+        nvml_patience: Duration::from_millis(args.nvml_patience_ms),
         rescan: Duration::from_millis(args.rescan_ms),
         retry: Duration::from_millis(args.retry_ms),
         health,
         health_policy,
         mps_socket: args.mps_socket,
         mps_run_dir: args.mps_run_dir,
+        adopted_mig: match args.adopted_mig {
+            Adopted::Auto => AdoptedMig::Auto,
+            Adopted::Remove => AdoptedMig::Remove,
+            Adopted::Keep => AdoptedMig::Keep,
+        },
         boundary: boundary()?,
     })
 }

@@ -153,7 +153,12 @@ async fn an_xid_of_a_program_is_counted_and_nothing_else() {
     let world = World::new("2xl4").await;
     let (mut agent, _plugin) = agent(&world).await;
     world.rig.staged.state_dir.control_with(|control| control.call_log = true).unwrap();
-    let before = world.rig.api.requests().snapshot();
+    let requests = world.rig.api.requests();
+    // What a start asks for once: its Node, by two who need it, and the watch of its slices.
+    let has_started =
+        || requests.of("get", "nodes") == 2 && requests.of("watch", "resourceslices") == 1;
+    world.until(&mut agent, || async { has_started() }).await;
+    let before = requests.snapshot();
     for xid in [13, 31, 13] {
         raise(&world, Event::xid("1", xid));
     }
@@ -164,7 +169,7 @@ async fn an_xid_of_a_program_is_counted_and_nothing_else() {
             && log.lines().any(|line| line.contains("Xid(31)") && line.contains("times=1"))
     };
     world.until(&mut agent, || async { counted() }).await;
-    assert_eq!(world.rig.api.requests().snapshot(), before);
+    assert_eq!(requests.snapshot(), before);
     // A reading asks for no more than it needs.
     let calls = world.rig.staged.state_dir.calls().unwrap();
     assert!(calls.get("nvmlDeviceGetFieldValues").is_some_and(|times| *times > 0), "{calls:?}");

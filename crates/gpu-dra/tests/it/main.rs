@@ -5,14 +5,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod cleanup;
+mod command_line;
 #[cfg(feature = "die-at")]
 mod crash;
 mod docs;
+mod doctor;
+mod exposition;
 mod health;
 mod inventory;
+mod metrics;
 mod mig;
 mod mps;
 mod publish;
+mod shared;
+mod soak;
+mod takeover;
 mod world;
 
 #[cfg(not(feature = "die-at"))]

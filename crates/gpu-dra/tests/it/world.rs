@@ -8,7 +8,7 @@ use gpu_dra::rig::{Agent, NODE, Rig};
 use gpu_dra_kubelet::PreparedDevice;
 use gpu_dra_kubelet::client::Plugin;
 use gpu_dra_model::inventory::MigMode;
-use gpu_dra_model::{ClaimRef, ClaimUid, GpuUuid, Placement};
+use gpu_dra_model::{ClaimRef, ClaimUid, ComputeMode, GpuUuid, Placement};
 use gpu_dra_nvml::Gpus as _;
 use gpu_dra_sim_data::Artifacts;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
@@ -161,6 +161,20 @@ impl World {
 
 /// Somebody makes a MIG device by hand: a GPU instance and the compute instance that has it.
 pub(crate) fn make_foreign(world: &World, gpu: usize, profile_id: u32, placement: (u32, u32)) {
+    let (driver, uuid) = by_hand(world, gpu);
+    driver.set_mig_mode(&uuid, MigMode::Enabled).unwrap();
+    let placement = Placement { start: placement.0, size: placement.1 };
+    let instance = driver.create_gpu_instance(&uuid, profile_id, placement).unwrap();
+    driver.create_compute_instance(&uuid, instance).unwrap();
+}
+
+/// Somebody sets the compute mode by hand.
+pub(crate) fn set_compute_mode(world: &World, gpu: usize, mode: ComputeMode) {
+    let (driver, uuid) = by_hand(world, gpu);
+    driver.set_compute_mode(&uuid, mode).unwrap();
+}
+
+fn by_hand(world: &World, gpu: usize) -> (gpu_dra_nvml::Driver, GpuUuid) {
     let staged = &world.rig.staged;
     let library = staged.library.clone();
     let trees = gpu_dra_nvml::Trees {
@@ -169,11 +183,7 @@ pub(crate) fn make_foreign(world: &World, gpu: usize, profile_id: u32, placement
         dev: staged.dev_root.join("dev"),
     };
     let driver = gpu_dra_nvml::Driver::new(move || Ok(library.clone()), trees);
-    let uuid = GpuUuid::new(&staged.state_dir.node().unwrap().gpus[gpu].uuid).unwrap();
-    driver.set_mig_mode(&uuid, MigMode::Enabled).unwrap();
-    let placement = Placement { start: placement.0, size: placement.1 };
-    let instance = driver.create_gpu_instance(&uuid, profile_id, placement).unwrap();
-    driver.create_compute_instance(&uuid, instance).unwrap();
+    (driver, GpuUuid::new(&staged.state_dir.node().unwrap().gpus[gpu].uuid).unwrap())
 }
 
 pub(crate) async fn prepare(

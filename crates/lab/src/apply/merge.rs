@@ -50,16 +50,30 @@ pub(super) fn merge(shape: &Shape, live: &mut Value, applied: &Value) {
     }
 }
 
-/// Takes the fields of `set` out of the object. A map or list that becomes empty goes with its last entry.
-pub(super) fn remove(shape: &Shape, value: &mut Value, set: &FieldSet) {
+/// Takes the fields of `set` out of the object; `kept` is what other managers own. A map or list that becomes empty
+/// goes with its last entry; an item of a keyed list goes as a whole, or stays with its key where others own a part.
+pub(super) fn remove(shape: &Shape, value: &mut Value, set: &FieldSet, kept: &FieldSet) {
     let present: Vec<(String, Shape)> =
         parts(shape, value).into_iter().map(|(element, _, shape)| (element, shape)).collect();
     for (element, shape_of_child) in present {
         let Some(doomed) = set.children.get(&element) else { continue };
-        let Some(child) = find(shape, value, &element) else { continue };
-        remove(&shape_of_child, child, doomed);
-        let gone = doomed.here
-            && (doomed.children.is_empty() || element.starts_with("k:") || is_empty(child));
+        let others = kept.children.get(&element);
+        let gone = match shape {
+            Shape::List(_, Merge::Keys(keys)) => {
+                let goes = doomed.here && others.is_none();
+                let mut doomed = doomed.clone();
+                keys.iter().for_each(|key| doomed.strip(&[&format!("f:{key}")]));
+                if let Some(item) = find(shape, value, &element).filter(|_| !goes) {
+                    remove(&shape_of_child, item, &doomed, others.unwrap_or(&FieldSet::default()));
+                }
+                goes
+            }
+            _ => {
+                let Some(child) = find(shape, value, &element) else { continue };
+                remove(&shape_of_child, child, doomed, others.unwrap_or(&FieldSet::default()));
+                doomed.here && (doomed.children.is_empty() || is_empty(child))
+            }
+        };
         if gone {
             take(shape, value, &element);
         }
@@ -199,6 +213,23 @@ mod tests {
     fn patched(mut live: Value, patch: Value) -> Value {
         strategic(&POD, &mut live, &patch);
         live
+    }
+
+    #[test]
+    fn an_item_given_up_goes_unless_others_own_a_part_of_it() {
+        let live = json!({"spec": {"containers": [{"name": "a", "image": "1", "workingDir": "/", "tty": false}]}});
+        let mine = json!({"spec": {"containers": [{"name": "a", "image": "1"}]}});
+        let mine = FieldSet::of(&POD, &mine);
+        let left = |kept: Value| {
+            let mut live = live.clone();
+            remove(&POD, &mut live, &mine, &FieldSet::from_fields(&kept));
+            live["spec"].take()
+        };
+        assert_eq!(left(json!({})), json!({}));
+        let kept =
+            json!({"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {"f:workingDir": {}}}}});
+        let item = json!({"name": "a", "workingDir": "/", "tty": false});
+        assert_eq!(left(kept), json!({"containers": [item]}));
     }
 
     #[test]

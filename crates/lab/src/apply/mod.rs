@@ -230,7 +230,7 @@ pub(crate) fn apply(
         return Err(conflict(kind, applied, &conflicts));
     }
     let given_up = before.minus(&wanted).minus(&others);
-    merge::remove(&shape, &mut merged, &given_up);
+    merge::remove(&shape, &mut merged, &given_up, &others);
     own(&mut managed, kind, writer, |set| *set = wanted);
     write(&mut merged, managed);
     Ok(merged)

@@ -182,6 +182,27 @@ async fn server_side_apply_knows_who_owns_what() {
 }
 
 #[tokio::test]
+async fn an_item_of_a_keyed_list_can_be_given_up() {
+    let home = Home::new().await;
+    let classes: Api<DeviceClass> = Api::all(home.lab.client());
+    let class = |owners: serde_json::Value| {
+        Patch::Apply(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+            "metadata": {"name": "c", "ownerReferences": owners}, "spec": {},
+        }))
+    };
+    let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid});
+    let by = PatchParams::apply("a");
+    classes.patch("c", &by, &class(json!([owner("u1"), owner("u2")]))).await.unwrap();
+    let left = classes.patch("c", &by, &class(json!([owner("u2")]))).await.unwrap();
+    let uids: Vec<_> =
+        left.metadata.owner_references.into_iter().flatten().map(|o| o.uid).collect();
+    assert_eq!(uids, ["u2"]);
+    let none = classes.patch("c", &by, &class(json!([]))).await.unwrap();
+    assert_eq!(none.metadata.owner_references.unwrap_or_default(), []);
+}
+
+#[tokio::test]
 async fn applied_twice_is_applied_once() {
     let home = Home::new().await;
     let client = home.lab.client();

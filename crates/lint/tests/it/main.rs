@@ -6,6 +6,7 @@
 
 mod authoring;
 mod cases;
+mod declared;
 mod rules;
 mod schemas;
 mod selectors;

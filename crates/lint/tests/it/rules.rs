@@ -330,6 +330,32 @@ fn table() -> Vec<(String, &'static str, &'static str)> {
             "error config-kind",
             "use MigDeviceConfig",
         ),
+        (
+            config("gpu.nvidia.com", "kind: VfioDeviceConfig, iommu: {backendPolicy: LegacyOnly}"),
+            "error config",
+            "asks for passthrough to a virtual machine, which this driver doesn't serve yet",
+        ),
+        (
+            config("vfio.gpu.nvidia.com", "kind: VfioDeviceConfig"),
+            "error config",
+            "remove the config and use class gpu.nvidia.com",
+        ),
+        (
+            config("vfio.gpu.nvidia.com", "kind: VfioDeviceConfig, iommu: {backendPolicy: Legacy}"),
+            "error config",
+            "iommu.backendPolicy: \"Legacy\" is not allowed, use LegacyOnly or PreferIommuFD",
+        ),
+        (
+            class(
+                "a",
+                &format!(
+                    "{GPU} && device.attributes['gpu.nvidia.com'].?type.orValue('') == 'vfio'"
+                ),
+                "  config: [{opaque: {driver: gpu.nvidia.com, parameters: {apiVersion: resource.nvidia.com/v1beta1, kind: VfioDeviceConfig}}}]\n",
+            ),
+            "error config",
+            "remove the config",
+        ),
         // Pods.
         (with(uses("{name: g}")), "warning container-request", "gets all MIG devices of claim g"),
         (with(uses("{name: g, request: c}")), "error unknown-request", "no request c"),
@@ -395,6 +421,8 @@ fn every_rule_is_tried() {
         table().iter().map(|(_, start, _)| start.split(' ').nth(1).unwrap().to_owned()).collect();
     // These need a fleet: their tests are below, and among the cases.
     let with_fleet = ["matches-nothing", "never-fits", "unknown-class"];
+    // And this one something that compiles; its test is beside.
+    let with_fleet = [with_fleet.as_slice(), &["gpu-class"]].concat();
     for rule in Rule::ALL {
         let known = tried.contains(rule.id()) || with_fleet.contains(&rule.id());
         assert!(known, "{rule}");

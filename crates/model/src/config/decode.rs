@@ -7,7 +7,7 @@ use super::{
     API_VERSION, ConfigError, DeviceConfig, GpuConfig, Interval, IommuBackendPolicy, MemoryLimit,
     MigDeviceConfig, MigSharing, MpsConfig, MpsDevice, Sharing, VfioDeviceConfig, nearest,
 };
-use crate::Quantity;
+use crate::{Quantity, shown};
 
 /// The API server's limit on opaque parameters, in bytes.
 pub const MAX_CONFIG_BYTES: usize = 10 * 1024;
@@ -36,7 +36,7 @@ pub fn decode_bytes(bytes: &[u8]) -> Result<DeviceConfig, ConfigError> {
         return Err(ConfigError::TooLarge { bytes: bytes.len() });
     }
     let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| ConfigError::Json { reason: short(&error.to_string(), 120) })?;
+        .map_err(|error| ConfigError::Json { reason: shown(&error.to_string(), 120) })?;
     decode(&value)
 }
 
@@ -72,7 +72,7 @@ fn device_config(parameters: &Value, problems: &mut Problems) -> DeviceConfig {
         problems.add(ConfigError::Replicas { path: path.to_owned() });
     }
     if let Some(found) = version.filter(|version| *version != API_VERSION) {
-        problems.add(ConfigError::ApiVersion { found: short(found, 60) });
+        problems.add(ConfigError::ApiVersion { found: shown(found, 60) });
     }
     match kind {
         // Without a kind the rest is read as the kind that is meant nearly always.
@@ -84,7 +84,7 @@ fn device_config(parameters: &Value, problems: &mut Problems) -> DeviceConfig {
             unset
         }
         Some(found) => {
-            problems.add(ConfigError::Kind { found: short(found, 60) });
+            problems.add(ConfigError::Kind { found: shown(found, 60) });
             unset
         }
     }
@@ -190,7 +190,7 @@ fn mps_config(sharing: &Fields<'_>, problems: &mut Problems) -> Option<MpsConfig
                 }
                 (None, _) => problems.add(ConfigError::Value {
                     path: limits.path.clone(),
-                    found: format!("{:?}", short(key, 40)),
+                    found: format!("{:?}", shown(key, 40)),
                     want: "an index such as 0, or a UUID",
                 }),
                 (Some(_), None) => {}
@@ -228,7 +228,7 @@ impl<'a> Fields<'a> {
     }
 
     fn path_of(&self, name: &str) -> String {
-        let name = short(name, 40);
+        let name = shown(name, 40);
         if self.path.is_empty() { name } else { format!("{}.{name}", self.path) }
     }
 }
@@ -307,7 +307,7 @@ impl Problems {
         let text = self.string(fields, name)?;
         let chosen = choices.iter().find(|(choice, _)| *choice == text);
         if chosen.is_none() {
-            let found = format!("{:?}", short(text, 40));
+            let found = format!("{:?}", shown(text, 40));
             self.add(ConfigError::Value { path: fields.path_of(name), found, want });
         }
         chosen.map(|(_, value)| *value)
@@ -337,21 +337,9 @@ impl Problems {
         let quantity: Option<Quantity> = serde_json::from_value(value.clone()).ok();
         let limit = quantity.as_ref().and_then(MemoryLimit::new);
         if limit.is_none() {
-            let found = short(value.as_str().unwrap_or(&value.to_string()), 30);
+            let found = shown(value.as_str().unwrap_or(&value.to_string()), 30);
             self.add(ConfigError::Value { path: fields.path_of(name), found, want: MEMORY });
         }
         limit
     }
-}
-
-/// At most this many characters; what is not plain ASCII is shown as `?`, so that the
-/// sentence keeps its length and can't carry control characters into a log.
-fn short(text: &str, length: usize) -> String {
-    let plain = |c: char| (c.is_ascii_graphic() || c == ' ') && c != '"' && c != '\\';
-    let mut shown: String =
-        text.chars().take(length).map(|c| if plain(c) { c } else { '?' }).collect();
-    if text.chars().nth(length).is_some() {
-        shown.push('…');
-    }
-    shown
 }

@@ -48,6 +48,13 @@ pub enum ConfigError {
         /// What it says.
         found: String,
     },
+    /// A valid config of a kind that this driver doesn't serve yet. Decoding never says so; see
+    /// [`DeviceConfig::unserved`](super::DeviceConfig::unserved).
+    #[error(
+        "VfioDeviceConfig asks for passthrough to a virtual machine, which this driver doesn't \
+         serve yet: remove the config and use class gpu.nvidia.com"
+    )]
+    Passthrough,
     /// A field that the kind hasn't.
     #[error("{path}: unknown field, {}", suggestion(*meant, known))]
     UnknownField {

@@ -5,17 +5,18 @@ use std::str::FromStr;
 
 use super::{
     Amount, EXPONENT_LIMIT, Format, MANTISSA_LIMIT, MAX_PLAIN_DIGITS, NANO, Quantity,
-    QuantityError, divide_up, scale_up,
+    QuantityError, divide_up, scale_up, strip_factors,
 };
+use crate::shown;
 
 impl FromStr for Quantity {
     type Err = QuantityError;
 
     /// Go's grammar, `1.` and a bare `Gi` (zero) included.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let shown = || text.chars().take(60).collect::<String>();
+        let given = || shown(text, 60);
         if text.is_empty() {
-            return Err(QuantityError::Format(shown()));
+            return Err(QuantityError::Format(given()));
         }
         let negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -24,21 +25,27 @@ impl FromStr for Quantity {
             Some(rest) => split_digits(rest),
             None => ("", rest),
         };
-        check_suffix_shape(suffix).ok_or_else(|| QuantityError::Format(shown()))?;
+        check_suffix_shape(suffix).ok_or_else(|| QuantityError::Format(given()))?;
         let (base, exponent, format) =
-            interpret_suffix(suffix).ok_or_else(|| QuantityError::Suffix(shown()))?;
+            interpret_suffix(suffix).ok_or_else(|| QuantityError::Suffix(given()))?;
         let exponent = i32::try_from(exponent)
             .ok()
             .filter(|e| i64::from(e.abs()) <= EXPONENT_LIMIT)
-            .ok_or_else(|| QuantityError::TooLarge(shown()))?;
+            .ok_or_else(|| QuantityError::TooLarge(given()))?;
         let number = Number { negative, whole, fraction };
-        if let Some(amount) = number.plain(base, exponent) {
-            return Ok(Self { amount, format });
-        }
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(QuantityError::Format(shown()));
-        }
-        number.decimal(base, exponent, format).ok_or_else(|| QuantityError::TooLarge(shown()))
+        let quantity = match number.plain(base, exponent) {
+            Some(amount) => Some(Self { amount, format }),
+            None if whole.is_empty() && fraction.is_empty() => {
+                return Err(QuantityError::Format(given()));
+            }
+            None => number.decimal(base, exponent, format),
+        };
+        // Printed, the zeros at the end of the number go into the exponent.
+        let printable = |quantity: &Self| {
+            let (value, scale) = quantity.amount.parts();
+            i64::from(scale + strip_factors(value, 10).1) <= EXPONENT_LIMIT
+        };
+        quantity.filter(printable).ok_or_else(|| QuantityError::TooLarge(given()))
     }
 }
 
@@ -88,11 +95,20 @@ struct Number<'a> {
 }
 
 impl Number<'_> {
+    fn all(&self) -> impl DoubleEndedIterator<Item = u8> {
+        self.whole.bytes().chain(self.fraction.bytes())
+    }
+
     fn digits(&self) -> Option<i128> {
-        self.whole.bytes().chain(self.fraction.bytes()).try_fold(0_i128, |value, digit| {
-            let value = value.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
-            (value < MANTISSA_LIMIT).then_some(value)
-        })
+        mantissa(self.all())
+    }
+
+    /// The digits without the zeros at their end, which a suffix may bring about, and how many
+    /// these are.
+    fn without_zeros(&self) -> Option<(i128, i32)> {
+        let zeros = self.all().rev().take_while(|digit| *digit == b'0').count();
+        let significant = self.all().count() - zeros;
+        Some((mantissa(self.all().take(significant))?, i32::try_from(zeros).ok()?))
     }
 
     fn fraction_scale(&self) -> Option<i32> {
@@ -124,7 +140,8 @@ impl Number<'_> {
         let mut format = format;
         let scale = -self.fraction_scale()?;
         let value = if base == 10 {
-            let (digits, scale) = (self.digits()?, scale + exponent);
+            let (digits, zeros) = self.without_zeros()?;
+            let scale = scale + exponent + zeros;
             match to_nano(digits, scale) {
                 Some(value) => value,
                 // Too large to bring to nano: kept at the scale it has.
@@ -150,6 +167,14 @@ impl Number<'_> {
         let value = if self.negative { -value } else { value };
         Quantity { amount: Amount::Decimal { value, scale }, format }
     }
+}
+
+/// The number that the digits are, if it isn't too large to keep.
+fn mantissa(mut digits: impl Iterator<Item = u8>) -> Option<i128> {
+    digits.try_fold(0_i128, |value, digit| {
+        let value = value.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
+        (value < MANTISSA_LIMIT).then_some(value)
+    })
 }
 
 fn to_nano(value: i128, scale: i32) -> Option<i128> {

@@ -12,8 +12,8 @@ use gpu_dra_host::Boundary;
 use gpu_dra_model::config::{MemoryLimit, MpsConfig};
 use gpu_dra_model::{DeviceName, GpuUuid, Quantity};
 use gpu_dra_sharing::{
-    ClientLimits, DaemonId, DaemonSpec, DaemonState, MpsClient, MpsError, RunDir, VisibleDevice,
-    client_edits,
+    ClientLimits, DaemonId, DaemonSpec, DaemonState, MpsClient, MpsError, Places, RunDir,
+    VisibleDevice, client_edits,
 };
 
 use super::said;
@@ -125,6 +125,20 @@ impl MpsHost {
         });
         Ok(client_edits(&self.run.places(&id(daemon)?), &limits))
     }
+}
+
+/// What a container gets to reach a daemon of NVIDIA's driver, whose folders are in `base`.
+pub(super) fn adopted_edits(base: &std::path::Path) -> ContainerEdits {
+    let places = Places {
+        pipe: base.join("pipe"),
+        log: base.join("log"),
+        shm: base.join("shm"),
+        // A daemon that isn't started here needs neither.
+        libraries: base.to_owned(),
+        starts: base.to_owned(),
+        base: base.to_owned(),
+    };
+    client_edits(&places, &ClientLimits::default())
 }
 
 fn id(daemon: &str) -> Result<DaemonId, EffectError> {

@@ -4,5 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod health;
+mod logs;
+mod neighbours;
+mod release;
 mod survey;
+mod sweep;
 mod turns;

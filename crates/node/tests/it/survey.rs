@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use gpu_dra_executor::Journal;
 use gpu_dra_health::HealthReading;
@@ -17,19 +19,28 @@ use gpu_dra_model::{
 };
 use gpu_dra_node::events::Announcer;
 use gpu_dra_node::survey::{Place, Survey, Surveyor};
-use gpu_dra_nvml::{ComputeMode, Fingerprint, GpuError, Gpus, OpenError};
+use gpu_dra_nvml::{ComputeMode, Fingerprint, GpuError, GpuProcess, Gpus, OpenError};
 use gpu_dra_slices::Policy;
 use gpu_dra_testkit::{POOL, claim, gpu_uuid};
 
 /// GPUs as a test sets them; None is a driver that isn't loaded.
 #[derive(Default)]
-pub(crate) struct FakeGpus(Mutex<Option<Inventory>>, Mutex<BTreeMap<GpuUuid, HealthReading>>);
+pub(crate) struct FakeGpus(
+    Mutex<Option<Inventory>>,
+    Mutex<BTreeMap<GpuUuid, HealthReading>>,
+    AtomicUsize,
+);
 
 impl FakeGpus {
     pub(crate) fn are(&self, gpus: &[(u32, u32)]) {
         let gpus = gpus.iter().map(|&(uuid, minor)| gpu(uuid, minor)).collect();
         let driver = DriverVersions { driver: "580.105.08".into(), ..DriverVersions::default() };
         *self.0.lock().unwrap() = Some(Inventory { driver, gpus, broken: Vec::new() });
+    }
+
+    /// So many processes compute on each GPU.
+    pub(crate) fn runs(&self, processes: usize) {
+        self.2.store(processes, Ordering::SeqCst);
     }
 
     fn gone(&self) {
@@ -74,6 +85,16 @@ impl Gpus for FakeGpus {
         let there = self.probe()?.gpu(uuid).is_some();
         let said = self.1.lock().unwrap().get(uuid).cloned().unwrap_or_default();
         Ok(HealthReading { lost: Some(!there), ..said })
+    }
+    fn processes(&self, _uuid: &GpuUuid, _since: SystemTime) -> Result<Vec<GpuProcess>, GpuError> {
+        let process = |pid| GpuProcess {
+            pid,
+            instance: None,
+            memory_bytes: None,
+            sm_percent: None,
+            memory_percent: None,
+        };
+        Ok((0..self.2.load(Ordering::SeqCst)).map(|n| process(n as u32)).collect())
     }
     fn minor_of(&self, uuid: &GpuUuid) -> Result<Minor, GpuError> {
         Err(GpuError::Gone { uuid: uuid.clone() })

@@ -22,7 +22,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use tokio::sync::{Semaphore, watch};
 
 /// GPUs that need nothing done.
-struct NoEffects;
+pub(crate) struct NoEffects;
 
 impl Effects for NoEffects {
     fn look(&self, plan: Record) -> Result<Record, EffectError> {
@@ -47,12 +47,12 @@ type Slow = (ResourceClaim, Option<Arc<Semaphore>>);
 
 /// An API server whose answers about some claims wait until they are let go.
 #[derive(Clone, Default)]
-struct SlowServer {
+pub(crate) struct SlowServer {
     objects: Arc<Mutex<BTreeMap<String, Slow>>>,
 }
 
 impl SlowServer {
-    fn has(&self, claim: &ClaimBuilder, gate: Option<Arc<Semaphore>>) {
+    pub(crate) fn has(&self, claim: &ClaimBuilder, gate: Option<Arc<Semaphore>>) {
         let name = claim.reference().name;
         self.objects.lock().unwrap().insert(name, (claim.object(), gate));
     }
@@ -74,10 +74,27 @@ impl ClaimSource for SlowServer {
     }
 }
 
-fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfile::TempDir) {
+/// Two GPUs that need nothing done.
+pub(crate) fn view() -> NodeView {
+    let device = |n| {
+        let kind = DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on: false, shares: Shares::Off };
+        (DeviceName::new(format!("gpu-{n}")).unwrap(), kind)
+    };
+    NodeView {
+        pool: PoolName::new(POOL).unwrap(),
+        devices: BTreeMap::from([device(0), device(1)]),
+        gpus: BTreeMap::new(),
+        boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
+    }
+}
+
+pub(crate) fn service(
+    server: &SlowServer,
+    files: &Arc<SimFiles>,
+) -> (Arc<Service>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let files: Arc<dyn Files> = Arc::<SimFiles>::clone(files);
-    let boot = BootId::new("11111111-2222-3333-4444-555555555555").unwrap();
+    let boot = view().boot_id;
     let executor = Executor::new(
         Arc::new(Journal::open(Path::new("/journal"), Arc::clone(&files)).unwrap()),
         Arc::new(NoEffects),
@@ -86,18 +103,9 @@ fn service(server: &SlowServer, files: &Arc<SimFiles>) -> (Arc<Service>, tempfil
         CdiNaming { dir: "/cdi".into(), driver: driver() },
     )
     .unwrap();
-    let device = |n| {
-        let kind = DeviceKind::Gpu { gpu: gpu_uuid(n), mig_may_be_on: false, shares: Shares::Off };
-        (DeviceName::new(format!("gpu-{n}")).unwrap(), kind)
-    };
     let inventory = Inventory::default();
     let pool = build(&inventory, &Names::default(), &Policy::default(), &BTreeSet::new()).pool;
-    let view = NodeView {
-        pool: PoolName::new(POOL).unwrap(),
-        devices: BTreeMap::from([device(0), device(1)]),
-        gpus: BTreeMap::new(),
-        boot_id: boot.clone(),
-    };
+    let view = view();
     let survey = Survey {
         inventory,
         pool: Arc::new(PackedPool::new(&pool)),
@@ -150,14 +158,15 @@ async fn a_prepare_that_came_before_an_unprepare_never_commits_after_it() {
     );
 }
 
+/// Also field report K24: as many pods as the API lets use a claim.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeated_and_overlapping_prepares_give_one_answer() {
+async fn k24_repeated_and_overlapping_prepares_give_one_answer() {
     let files = Arc::new(SimFiles::default());
     let server = SlowServer::default();
     let train = claim("train").gets("gpu", "gpu-0");
     server.has(&train, None);
     let (service, _dir) = service(&server, &files);
-    let calls = (0..20).map(|_| service.prepare(vec![train.reference()]));
+    let calls = (0..256).map(|_| service.prepare(vec![train.reference()]));
     let answers = futures::future::join_all(calls).await;
     let first = answers[0][0].1.as_ref().unwrap();
     assert!(answers.iter().all(|answer| answer[0].1.as_ref().unwrap() == first));

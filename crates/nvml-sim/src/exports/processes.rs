@@ -1,6 +1,7 @@
 //! Processes on a GPU, from the control file.
 
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_ulonglong};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpu_dra_sim_data::control::Process;
 use nvml_wrapper_sys::bindings as sys;
@@ -75,6 +76,42 @@ exports! {
             return Ok(());
         }
         infos.list(&all, count)
+    }
+
+    /// One sample, of now, of each process that did anything. Not told while MIG is on.
+    fn nvmlDeviceGetProcessUtilization(
+        device: sys::nvmlDevice_t,
+        samples: *mut sys::nvmlProcessUtilizationSample_t,
+        count: *mut c_uint,
+        since: c_ulonglong,
+    ) |call| {
+        let (position, _) = call.gpu(device)?;
+        if call.gpu_state(position)?.mig {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Code::UNKNOWN)?;
+        let now = u64::try_from(now.as_micros()).map_err(|_| Code::UNKNOWN)?;
+        let trouble = call.trouble(position);
+        let busy = trouble.processes.iter().filter(|process| {
+            now > since && process.sm_percent + process.memory_percent > 0
+        });
+        let all: Vec<_> = busy
+            .map(|process| sys::nvmlProcessUtilizationSample_t {
+                pid: process.pid,
+                timeStamp: now,
+                smUtil: process.sm_percent,
+                memUtil: process.memory_percent,
+                encUtil: 0,
+                decUtil: 0,
+            })
+            .collect();
+        if all.is_empty() {
+            return Err(Code::NOT_FOUND);
+        }
+        // Asked for the number, it tells that there is no room.
+        let room = if samples.is_null() { 0 } else { count.get()? };
+        count.set(room)?;
+        samples.list(&all, count)
     }
 }
 

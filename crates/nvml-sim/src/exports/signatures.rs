@@ -55,6 +55,7 @@ fn structs_have_the_sizes_of_nvmls_header() {
         nvmlFieldValue_t 40
         nvmlProcessInfo_v1_t 16
         nvmlProcessInfo_v2_t 24
+        nvmlProcessUtilizationSample_t 32
         nvmlGpuFabricInfo_t 28
         nvmlGpuFabricInfo_v2_t 36
         nvmlGpuFabricInfo_v3_t 40
@@ -128,7 +129,7 @@ same_signatures! {
         nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2
         nvmlDeviceGetMPSComputeRunningProcesses_v3 nvmlDeviceGetMPSComputeRunningProcesses_v2
         nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetGraphicsRunningProcesses_v2
-        nvmlDeviceGetComputeRunningProcesses;
+        nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetProcessUtilization;
     telemetry:
         nvmlDeviceGetPowerUsage nvmlDeviceGetPowerManagementLimit
         nvmlDeviceGetPowerManagementDefaultLimit nvmlDeviceGetEnforcedPowerLimit

@@ -104,6 +104,31 @@ fn one_function_fails_on_one_gpu_so_many_times() {
 }
 
 #[test]
+fn nonsense_is_in_the_callers_memory_and_nowhere_else() {
+    let machine = Machine::new("2xl4");
+    let nvml = machine.nvml();
+    let (zero, one) = (nvml.device_by_index(0).unwrap(), nvml.device_by_index(1).unwrap());
+    let right = one.uuid().unwrap();
+    let mut other = 0;
+    for seed in 0..30 {
+        let garbage = Fault {
+            function: "nvmlDeviceGetUUID".to_owned(),
+            gpu: Some("1".to_owned()),
+            garbage: Some(seed),
+            ..Fault::default()
+        };
+        machine.node.state_dir.control_with(|control| control.faults = vec![garbage]).unwrap();
+        let mut buffer = [7; 96 + 8];
+        let code = call!(nvml, nvmlDeviceGetUUID(raw(&one), buffer.as_mut_ptr(), 96));
+        assert_eq!((code, &buffer[96..]), (OK, &[7; 8][..]), "seed {seed}");
+        let text: Vec<u8> = buffer.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
+        other += u32::from(text != right.as_bytes());
+        assert!(zero.uuid().is_ok() && one.minor_number().is_ok(), "seed {seed}");
+    }
+    assert!(other > 10, "{other} of 30");
+}
+
+#[test]
 fn errors_of_memory_and_the_recovery_action_show() {
     let machine = Machine::new("h100+1xt4");
     let nvml = machine.nvml();

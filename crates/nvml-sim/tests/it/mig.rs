@@ -311,13 +311,7 @@ fn a_client_keeps_mode_and_instances_as_they_are() {
     };
     type Holds = fn(&mut GpuControl);
     for holds in [(|gpu| gpu.mig_mode_held = true) as Holds, |gpu| {
-        gpu.processes.push(Process {
-            pid: 4711,
-            memory_mib: 1,
-            gpu_instance: None,
-            compute_instance: None,
-            mps: false,
-        });
+        gpu.processes.push(Process { pid: 4711, memory_mib: 1, ..Process::default() });
     }] {
         trouble(holds);
         assert_eq!(device().set_mig_mode(true).unwrap(), IN_USE);

@@ -16,6 +16,8 @@ mod golden;
 mod health;
 mod mig_mode;
 mod node;
+mod nonsense;
 mod open;
 mod partitions;
+mod processes;
 mod stub;

@@ -84,13 +84,7 @@ fn a_gpu_that_others_have_keeps_its_mode() {
 
     node.gpu("0", |gpu| {
         gpu.mig_mode_held = false;
-        gpu.processes = vec![Process {
-            pid: 4711,
-            memory_mib: 100,
-            gpu_instance: None,
-            compute_instance: None,
-            mps: false,
-        }];
+        gpu.processes = vec![Process { pid: 4711, memory_mib: 100, ..Process::default() }];
     });
     refused(Enabled);
     node.heal();

@@ -228,7 +228,7 @@ fn an_instance_in_use_is_not_destroyed() {
             memory_mib: 100,
             gpu_instance: Some(13),
             compute_instance: Some(0),
-            mps: false,
+            ..Process::default()
         });
     });
     in_use(destroy_compute(), Some(compute.id));

@@ -63,13 +63,15 @@ pub(crate) fn partitions(
     partitions
 }
 
+/// What an empty GPU can't hold, for the driver's own count of instances, is no placement.
 fn placed<'a>(profile: &'a MigProfile, account: &Account) -> Vec<Placed<'a>> {
     let place = |placement: &gpu_dra_model::Placement| Placed {
         profile,
         partition: Partition { profile_id: profile.id, placement: *placement },
         amounts: account.amounts(profile, *placement),
     };
-    profile.placements.iter().map(place).collect()
+    let fits = |placed: &Placed<'_>| placed.amounts.fits_in(&account.totals);
+    profile.placements.iter().map(place).filter(fits).collect()
 }
 
 impl Placed<'_> {

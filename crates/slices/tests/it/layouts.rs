@@ -109,6 +109,17 @@ fn each_state_of_a_gpu() {
     }
 }
 
+/// A driver that tells of a profile and allows no instance of it.
+#[test]
+fn what_an_empty_gpu_can_not_hold_is_not_offered() {
+    let mut gpu = gpu("h100-80", 0);
+    let Mig::Supported { profiles, .. } = &mut gpu.mig else { panic!("an H100 has MIG") };
+    let half = profiles.iter_mut().find(|profile| profile.id == HALF.profile_id).unwrap();
+    half.max_instances = 0;
+    let built = built([gpu], MigPolicy::Dynamic, &[]);
+    assert_eq!(summary(&built), "1 monitor, 23 partition (switch), 1 whole (switch)");
+}
+
 #[test]
 fn the_policy_of_a_gpu_goes_before_that_of_the_node() {
     let inventory = node("h100-80", 2);

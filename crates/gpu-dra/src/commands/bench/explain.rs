@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use anyhow::Context as _;
-use gpu_dra_explain::{Cluster, Explainer, Question};
+use gpu_dra_explain::{Cluster, Explainer, Question, Slices};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{Device, DeviceClass, ResourceClaim, ResourceSlice};
 use serde_json::{Value, json};
 
 use crate::commands::explain_fleet;
@@ -33,11 +33,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.partitions {
         whole_gpus(&mut pattern);
     }
-    let slices = slices(&pattern, args.nodes)?;
-    let devices: usize =
-        slices.iter().map(|slice| slice.spec.devices.as_ref().map_or(0, Vec::len)).sum();
+    let slices: Slices = (0..args.nodes)
+        .flat_map(|number| pattern.iter().map(move |s| of_node(s, number)))
+        .collect();
+    let of_node = pattern.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+    let devices = of_node.count() * args.nodes;
     let nodes = (0..args.nodes).map(node).collect::<Result<Vec<Node>, _>>()?;
-    let held = holders(&slices)?;
+    let held = holders(&pattern, args.nodes)?;
     let objects_kib = resident("VmRSS:")?;
     let mut rows = Vec::new();
     for (name, claims, selector, count) in [
@@ -86,6 +88,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What no two nodes have in common.
+const OWN: [&str; 3] = ["uuid", "parentUUID", "cliqueID"];
+
 const TOO_LARGE: &str = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0";
 const WRONG_NAME: &str = "device.attributes['gpu.nvidia.com'].productName == 'H100'";
 const NO_ATTRIBUTE: &str = "device.attributes['gpu.nvidia.com'].Uuid == 'GPU-1'";
@@ -97,38 +102,41 @@ fn whole_gpus(pattern: &mut Vec<ResourceSlice>) {
     for slice in pattern {
         slice.spec.pool.resource_slice_count = 1;
         let devices = slice.spec.devices.get_or_insert_default();
-        devices.retain(|device| {
-            let kind = device.attributes.as_ref().and_then(|all| all.get("type"));
-            kind.and_then(|kind| kind.string.as_deref()) == Some("gpu")
-        });
+        devices.retain(is_whole);
         devices.iter_mut().for_each(|device| device.consumes_counters = None);
     }
 }
 
-/// The pattern for every node, with names and UUIDs of its own.
-fn slices(pattern: &[ResourceSlice], nodes: usize) -> anyhow::Result<Vec<ResourceSlice>> {
-    let mut slices = Vec::with_capacity(pattern.len() * nodes);
-    for number in 0..nodes {
-        let node = format!("node-{number}");
-        for (part, slice) in pattern.iter().enumerate() {
-            let mut slice = slice.clone();
-            slice.metadata.name = Some(format!("{node}-{part}"));
-            slice.spec.node_name = Some(node.clone());
-            slice.spec.pool.name.clone_from(&node);
-            for device in slice.spec.devices.iter_mut().flatten() {
-                let uuid = device.attributes.as_mut().and_then(|all| all.get_mut("uuid"));
-                if let Some(text) = uuid.and_then(|uuid| uuid.string.as_mut()) {
-                    text.push_str(&format!("-{number}"));
-                }
+fn is_whole(device: &Device) -> bool {
+    let kind = device.attributes.as_ref().and_then(|all| all.get("type"));
+    kind.and_then(|kind| kind.string.as_deref()) == Some("gpu")
+}
+
+/// A slice of the pattern for a node, with names and UUIDs of its own.
+fn of_node(pattern: &ResourceSlice, number: usize) -> ResourceSlice {
+    let mut slice = pattern.clone();
+    let node = name(number);
+    let part = slice.metadata.name.as_deref().and_then(|name| name.rsplit('-').next());
+    slice.metadata.name = Some(format!("{node}-{}", part.unwrap_or_default()));
+    slice.spec.node_name = Some(node.clone());
+    slice.spec.pool.name = node;
+    for device in slice.spec.devices.iter_mut().flatten() {
+        for attribute in OWN {
+            let value = device.attributes.as_mut().and_then(|all| all.get_mut(attribute));
+            if let Some(text) = value.and_then(|value| value.string.as_mut()) {
+                text.push_str(&format!("-{number}"));
             }
-            slices.push(slice);
         }
     }
-    Ok(slices)
+    slice
+}
+
+fn name(number: usize) -> String {
+    format!("node-{number}")
 }
 
 fn node(number: usize) -> serde_json::Result<Node> {
-    let name = format!("node-{number}");
+    let name = name(number);
     serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
@@ -154,18 +162,20 @@ fn claim(selector: &str, count: usize) -> serde_json::Result<ResourceClaim> {
     )
 }
 
-/// A claim for each device.
-fn holders(slices: &[ResourceSlice]) -> serde_json::Result<Vec<ResourceClaim>> {
+/// A claim for each whole GPU, which leaves nothing for partitions either.
+fn holders(pattern: &[ResourceSlice], nodes: usize) -> serde_json::Result<Vec<ResourceClaim>> {
     let mut claims = Vec::new();
-    for slice in slices {
-        for device in slice.spec.devices.iter().flatten() {
-            let result = json!({
-                "request": "gpu", "driver": slice.spec.driver, "pool": slice.spec.pool.name,
-                "device": device.name,
-            });
-            let status = json!({"allocation": {"devices": {"results": [result]}}});
-            let name = format!("holder-{}", claims.len());
-            claims.push(claim_with(&name, json!({"spec": {}, "status": status}))?);
+    for number in 0..nodes {
+        for slice in pattern {
+            for device in slice.spec.devices.iter().flatten().filter(|device| is_whole(device)) {
+                let result = json!({
+                    "request": "gpu", "driver": slice.spec.driver, "pool": name(number),
+                    "device": device.name,
+                });
+                let status = json!({"allocation": {"devices": {"results": [result]}}});
+                let name = format!("holder-{}", claims.len());
+                claims.push(claim_with(&name, json!({"spec": {}, "status": status}))?);
+            }
         }
     }
     Ok(claims)

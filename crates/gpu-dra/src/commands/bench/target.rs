@@ -1,6 +1,7 @@
 //! A driver to be measured: its socket, and claims that are allocated to its devices without
 //! a scheduler.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -27,8 +28,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Finds the devices that `driver` publishes: whole GPUs, where it says types, or of each
-    /// GPU one MIG device of `profile`.
+    /// Finds the devices that `driver` publishes, on GPUs of which no claim has anything: whole
+    /// GPUs, where it says types, or of each GPU one MIG device of `profile`.
     pub(super) async fn find(
         client: kube::Client,
         driver: DriverName,
@@ -40,26 +41,37 @@ impl Target {
             .list(&ListParams::default().fields(&format!("spec.driver={driver}")))
             .await
             .context("can't list ResourceSlices")?;
-        let mut devices: Vec<_> = found
+        let published: Vec<_> = found
             .items
             .into_iter()
             .flat_map(|slice| {
                 let pool = slice.spec.pool.name;
                 slice.spec.devices.into_iter().flatten().map(move |device| (pool.clone(), device))
             })
+            .collect();
+        let allocated = allocated(&client, &driver).await?;
+        let held = published
+            .iter()
+            .filter(|(pool, device)| allocated.contains(&(pool.clone(), device.name.clone())));
+        let busy: BTreeSet<(&String, String)> =
+            held.map(|(pool, device)| (pool, hardware(device))).collect();
+        let mut devices: Vec<_> = published
+            .iter()
             .filter(|(_, device)| match profile {
                 None => text(device, "type").is_none_or(|kind| kind == "gpu"),
                 Some(profile) => text(device, "profile") == Some(profile),
             })
-            .map(|(pool, device)| {
-                let parent = text(&device, "parentUUID").unwrap_or(&device.name).to_owned();
-                (pool, parent, device.name)
-            })
+            .map(|(pool, device)| (pool, hardware(device), &device.name))
+            .filter(|(pool, hardware, _)| !busy.contains(&(*pool, hardware.clone())))
             .collect();
         devices.sort();
         devices.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
-        let devices: Vec<_> = devices.into_iter().map(|(pool, _, device)| (pool, device)).collect();
-        ensure!(!devices.is_empty(), "driver {driver} publishes no such device on this cluster");
+        let devices: Vec<_> =
+            devices.into_iter().map(|(pool, _, device)| (pool.clone(), device.clone())).collect();
+        ensure!(
+            !devices.is_empty(),
+            "driver {driver} publishes no such device on this cluster that no claim has"
+        );
         let plugin = Plugin::dial(driver.clone(), socket, DraApi::V1)?;
         let claims = kube::Api::namespaced(client, NAMESPACE);
         Ok(Self { driver, plugin, claims, devices, made: std::sync::atomic::AtomicU64::new(0) })
@@ -117,6 +129,25 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Pool and name of the driver's devices that claims have.
+async fn allocated(
+    client: &kube::Client,
+    driver: &DriverName,
+) -> anyhow::Result<BTreeSet<(String, String)>> {
+    let claims: kube::Api<ResourceClaim> = kube::Api::all(client.clone());
+    let claims = claims.list(&ListParams::default()).await.context("can't list claims")?;
+    let allocations = claims.items.into_iter().filter_map(|claim| claim.status?.allocation);
+    let results = allocations.filter_map(|allocation| allocation.devices?.results).flatten();
+    let ours = results.filter(|result| result.driver == driver.as_str());
+    Ok(ours.map(|result| (result.pool, result.device)).collect())
+}
+
+/// What tells the hardware that a device is part of.
+fn hardware(device: &k8s_openapi::api::resource::v1::Device) -> String {
+    let names = [text(device, "parentUUID"), text(device, "uuid"), Some(device.name.as_str())];
+    names.into_iter().flatten().next().unwrap_or_default().to_owned()
 }
 
 fn text<'a>(device: &'a k8s_openapi::api::resource::v1::Device, name: &str) -> Option<&'a str> {

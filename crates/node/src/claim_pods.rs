@@ -1,0 +1,59 @@
+//! The pods that use each prepared claim, as far as they are known: for the log of its calls
+//! and for who uses what. It is told and asks nobody; after a restart it knows nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpu_dra_metrics::{Pod, PodUid};
+use gpu_dra_model::ClaimUid;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+
+/// A claim that was refused may never be heard of again. Beyond so many all are forgotten, and
+/// learned again where they are needed.
+const MOST: usize = 1024;
+
+/// Pods by claim.
+#[derive(Debug, Default)]
+pub struct ClaimPods(Mutex<HashMap<ClaimUid, Arc<[Pod]>>>);
+
+impl ClaimPods {
+    /// Takes them from `status.reservedFor` of a claim as the API server has it now.
+    pub fn learn(&self, claim: &ClaimUid, object: &ResourceClaim) {
+        if object.metadata.uid.as_deref() != Some(claim.as_str()) {
+            return;
+        }
+        let users = object.status.as_ref().and_then(|status| status.reserved_for.as_ref());
+        let pods = users.into_iter().flatten().filter(|user| user.resource == "pods");
+        let pods = pods
+            .filter_map(|pod| Some(Pod { uid: PodUid::new(&pod.uid)?, name: pod.name.clone() }));
+        let mut known = self.lock();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(claim.clone(), pods.collect());
+    }
+
+    /// Those of a claim; none where they aren't known.
+    #[must_use]
+    pub fn of(&self, claim: &ClaimUid) -> Arc<[Pod]> {
+        self.lock().get(claim).cloned().unwrap_or_default()
+    }
+
+    /// Their names in one text, for the log.
+    #[must_use]
+    pub fn names(&self, claim: &ClaimUid) -> String {
+        let pods = self.of(claim);
+        let names: Vec<_> = pods.iter().map(|pod| pod.name.as_str()).collect();
+        names.join(",")
+    }
+
+    /// The claim is not prepared any more.
+    pub fn forget(&self, claim: &ClaimUid) {
+        self.lock().remove(claim);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClaimUid, Arc<[Pod]>>> {
+        // Nothing in here can panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
