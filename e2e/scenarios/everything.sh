@@ -28,6 +28,7 @@ everything-at-once() {
 	for name in mps part-mps part slice share-1 share-2 monitor; do
 		same "pod $name" "$(phase "$name")" Running
 	done
+	sleep 2 # The scheduler hears of slices by a watch of its own.
 	claim_of whole "{requests: [$(h100)]}"
 	sleeper whole whole
 	[[ $(allocated whole) != "$sick_one" ]]
