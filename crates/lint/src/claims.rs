@@ -186,7 +186,33 @@ fn selectors(
         }
         return;
     }
+    capacity_ignored(object, request, &verdict, world, findings);
     values::lint(object, selectors, &among, world, findings);
+}
+
+/// Field report E06: on a device that can't be shared the scheduler ignores what is asked of
+/// its capacity, and gives it whole.
+fn capacity_ignored(
+    object: &Object<'_>,
+    request: &Asked<'_>,
+    verdict: &Verdict,
+    world: &World<'_>,
+    findings: &mut Findings,
+) {
+    let asks =
+        request.capacity.is_some_and(|capacity| capacity.requests.iter().any(|r| !r.is_empty()));
+    let matched = || verdict.matched.iter().filter_map(|place| world.devices.get(*place));
+    let is_shared = || matched().any(|j| j.device.allow_multiple_allocations == Some(true));
+    if !asks || !world.has_fleet() || matched().next().is_none() || is_shared() {
+        return;
+    }
+    let message = format!(
+        "no device of {} that matches can be shared, so the claim gets a whole one: offer shares \
+         on the nodes (--shares), or leave capacity out",
+        world.fleet_name()
+    );
+    let path = request.path.keys("capacity.requests");
+    findings.add(object, &path, Severity::Warning, Rule::CapacityIgnored, message);
 }
 
 /// Selectors that fail on a device stop the pod on all nodes.

@@ -111,6 +111,7 @@ rules! {
     ConstraintAttribute "constraint-attribute" "a constraint on an attribute that no device has",
     RequestCount "request-count" "a count that can't be allocated",
     CapacityName "capacity-name" "a request for a capacity by a name that devices don't have",
+    CapacityIgnored "capacity-ignored" "a request for capacity of devices that can't be shared",
     AdminAccess "admin-access" "adminAccess that is refused, or in the wrong class",
     Toleration "toleration" "a toleration that does nothing, or more than it seems",
     ContainerRequest "container-request" "a container that gets more of a claim than it may want",

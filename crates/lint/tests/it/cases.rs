@@ -122,8 +122,23 @@ cases! {
     case_66_too_many_gpus "66-too-many-gpus": [
         ("warning never-fits", ["wants 3 devices on one node, it has 2"]),
     ];
-    case_67_share_of_memory "67-share-of-memory": [];
+    case_67_share_of_memory "67-share-of-memory": [
+        ("warning capacity-ignored", ["gets a whole one", "--shares"]),
+    ];
     case_69_tolerate_xid_taint "69-tolerate-xid-taint": [];
+}
+
+/// Field report E06: where there are shares, or nobody knows, nothing is wrong with asking.
+#[test]
+fn e06_capacity_may_be_asked_of_devices_that_can_be_shared() {
+    let text = std::fs::read_to_string(data("cases/67-share-of-memory.yaml")).unwrap();
+    let mut fleet = inventory();
+    for device in fleet.slices.iter_mut().flat_map(|slice| slice.spec.devices.iter_mut().flatten())
+    {
+        device.allow_multiple_allocations = Some(true);
+    }
+    assert_eq!(worse(&findings(&text, Some(&fleet))), [""; 0]);
+    assert_eq!(worse(&findings(&text, None)), [""; 0]);
 }
 
 /// Without a fleet what is wrong for any fleet is still found.

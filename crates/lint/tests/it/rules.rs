@@ -420,7 +420,7 @@ fn every_rule_is_tried() {
     let tried: BTreeSet<String> =
         table().iter().map(|(_, start, _)| start.split(' ').nth(1).unwrap().to_owned()).collect();
     // These need a fleet: their tests are below, and among the cases.
-    let with_fleet = ["matches-nothing", "never-fits", "unknown-class"];
+    let with_fleet = ["capacity-ignored", "matches-nothing", "never-fits", "unknown-class"];
     // And this one something that compiles; its test is beside.
     let with_fleet = [with_fleet.as_slice(), &["gpu-class"]].concat();
     for rule in Rule::ALL {
