@@ -20,11 +20,11 @@ everything-at-once() {
 	same "parts of GPUs" "$(jq '[.gpus[].instances[]] | length' "$state_of_gpus/state.json")" 2
 	same "the time slice" "$(time_slice "$(allocated slice)")" 3
 	same "GPUs of the monitor" "$(seen monitor | wc --words)" 10
-	# A GPU that nobody uses has a double bit error: nobody gets it from now on, and all others stay as they are.
+	# The driver asks to drain a GPU that nobody uses: nobody gets it from now on, and all others stay as they are.
 	local sick_one
 	sick_one=$(comm -23 <(devices | jq --raw-output '.[].name' | sort) <(for name in mps slice; do allocated "$name"; done | sort) | grep '^gpu-[0-4]$' | head --lines 1)
-	sick "{\"events\": [{\"gpu\": \"${sick_one#gpu-}\", \"xid\": 48}]}"
-	eventually 60 tainted "$sick_one" gpu.nvidia.com/xid
+	sick "{\"gpus\": {\"${sick_one#gpu-}\": {\"recoveryAction\": 4}}}"
+	eventually 60 tainted "$sick_one" gpu.nvidia.com/recovery-action
 	for name in mps part-mps part slice share-1 share-2 monitor; do
 		same "pod $name" "$(phase "$name")" Running
 	done
