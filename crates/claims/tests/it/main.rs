@@ -9,5 +9,6 @@ mod cases;
 mod incumbent;
 mod planning;
 mod records;
+mod sharing;
 mod sweep;
 mod versions;
