@@ -54,11 +54,10 @@ struct Registered {
 }
 
 struct Sets {
-    next: u64,
     open: BTreeMap<u64, Arc<Mutex<EventSet>>>,
 }
 
-static SETS: Mutex<Sets> = Mutex::new(Sets { next: 0, open: BTreeMap::new() });
+static SETS: Mutex<Sets> = Mutex::new(Sets { open: BTreeMap::new() });
 
 /// A set is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -81,8 +80,8 @@ pub(crate) fn create(call: &Call) -> u64 {
         queue: VecDeque::new(),
     };
     let mut sets = lock(&SETS);
-    let number = sets.next;
-    sets.next += 1;
+    let taken = sets.open.keys().zip(0..).take_while(|(number, next)| *number == next);
+    let number = taken.count() as u64;
     sets.open.insert(number, Arc::new(Mutex::new(set)));
     number
 }

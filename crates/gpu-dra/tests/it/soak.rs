@@ -33,7 +33,7 @@ async fn claims_come_and_go_under_faults_and_nothing_stays() {
     let rounds = cycles / LANES as u64;
     let world = World::new("4xh100").await;
     let disks = SmallDisks::mount(&world.rig);
-    let _mps_host = world.rig.start_mps_host(PROGRAM.as_ref()).await.unwrap();
+    let mps_host = world.rig.start_mps_host(PROGRAM.as_ref()).await.unwrap();
     let (mut agent, mut plugin) = start(&world, &disks).await;
     let empty = disks.outside(&world);
 
@@ -42,7 +42,7 @@ async fn claims_come_and_go_under_faults_and_nothing_stays() {
     let mut weighed = None;
     for round in 0..rounds {
         if round == rounds / 2 + rounds / 10 {
-            weighed = Some(weigh(&agent).await);
+            weighed = Some([weigh(&agent).await, weigh(&mps_host.process).await]);
         }
         let fault = Trial::of(round, round < rounds / 2);
         if let Some(fault) = fault {
@@ -73,12 +73,14 @@ async fn claims_come_and_go_under_faults_and_nothing_stays() {
             plugin = world.rig.dial(&mut agent).await.unwrap();
         }
     }
-    let after = weigh(&agent).await;
+    let after = [weigh(&agent).await, weigh(&mps_host.process).await];
     assert_eq!(disks.outside(&world), empty, "something is left");
     let (before, kinds) = (weighed.unwrap(), ["API", "NVML", "disk", "slow", "kill"]);
     println!("{cycles} claims, faults {kinds:?} {struck:?}; KiB, files: {before:?} then {after:?}");
-    assert!(after.0 < before.0 + GROWTH_KIB, "memory grew: {before:?} KiB, files; {after:?}");
-    assert!(after.1 <= before.1 + 2, "open files: {before:?} then {after:?}");
+    for (process, before, after) in [("node", before[0], after[0]), ("mps-host", before[1], after[1])] {
+        assert!(after.0 < before.0 + GROWTH_KIB, "{process} grew: {before:?} KiB, files; {after:?}");
+        assert!(after.1 <= before.1 + 2, "{process}'s files: {before:?} then {after:?}");
+    }
     assert!(struck.iter().all(|times| *times > 0), "every fault is tried: {struck:?}");
 }
 
@@ -151,13 +153,20 @@ impl Trial {
             ..NvmlFault::default()
         };
         match self {
-            Self::ApiAway => world.rig.api.faults().add(ApiFault {
+            Self::ApiAway => {
                 // What the node agent asks; claims are made and allocated by others.
-                verb: Some("get"),
-                resource: Some("resourceclaims"),
-                times: None,
-                trouble: Trouble::InternalError,
-            }),
+                for (verb, resource) in [
+                    (Some("get"), "resourceclaims"),
+                    (None, "resourceslices"),
+                    (None, "nodes"),
+                    (None, "events"),
+                ] {
+                    let trouble = Trouble::InternalError;
+                    let resource = Some(resource);
+                    world.rig.api.faults().add(ApiFault { verb, resource, times: None, trouble });
+                }
+                world.rig.api.cut_watches();
+            }
             Self::NvmlFails => nvml(NvmlFault { error: Some(999), ..on_a_gpu }),
             Self::NvmlSlow => nvml(NvmlFault { delay_ms: 20, ..on_a_gpu }),
             Self::DiskFull => disks.fill(),
