@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use gpu_dra_allocator::Rules;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
@@ -51,6 +52,7 @@ impl Report {
 
         // As the API server has them, with its defaults.
         let view = View {
+            rules: Rules::of_minor(cluster.minor),
             slices: list(&cluster.everywhere()).await?,
             classes: list(&cluster.everywhere()).await?,
             claims: cluster.all_claims().await?,

@@ -163,6 +163,8 @@ fn pick<T: Clone + Default>(rng: &mut Rng, values: &[T]) -> T {
 mod tests {
     use std::collections::BTreeSet;
 
+    use gpu_dra_allocator::Rules;
+
     use super::*;
     use crate::Verdict;
     use crate::judge::{View, is_unjudged};
@@ -170,9 +172,16 @@ mod tests {
     /// Our own verdicts on the default worlds: all are judged, and each verdict is common.
     #[test]
     fn the_default_worlds_are_judged() {
+        for rules in [Rules::UpTo136, Rules::From137] {
+            the_default_worlds_are_judged_by(rules);
+        }
+    }
+
+    fn the_default_worlds_are_judged_by(rules: Rules) {
         let mut seen = [0; 3];
         for world in worlds(SEED, CASES).unwrap() {
             let view = View {
+                rules,
                 slices: world.slices.clone(),
                 classes: world.classes.clone(),
                 claims: world.holders.clone(),

@@ -1,6 +1,6 @@
 //! Our allocator's verdicts on a world, node by node. Nothing but the allocator decides here.
 
-use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome, Refusal};
+use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome, Refusal, Rules};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 
@@ -9,6 +9,8 @@ use crate::Verdict;
 /// All that the scheduler sees of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct View {
+    /// Which scheduler.
+    pub rules: Rules,
     /// All slices.
     pub slices: Vec<ResourceSlice>,
     /// All classes.
@@ -23,6 +25,7 @@ impl View {
     pub fn judge(&self, node: &Node, claims: &[&ResourceClaim]) -> (Verdict, Outcome) {
         let allocated = Allocated::from_claims(&self.claims);
         let mut allocator = Allocator::new(&self.slices, &self.classes, allocated);
+        allocator = allocator.with_rules(self.rules);
         let outcome = allocator.allocate(node, claims, &mut || "share".to_owned());
         let verdict = match &outcome {
             Outcome::Allocated(_) => Verdict::Can,

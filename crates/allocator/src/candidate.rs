@@ -8,6 +8,7 @@ use gpu_dra_cel::{Attribute, DeviceView, is_version};
 use gpu_dra_model::Quantity;
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, ResourceSlice};
 
+use crate::Rules;
 use crate::capacity::Capacity;
 use crate::counters::Counters;
 use crate::node::Location;
@@ -42,9 +43,10 @@ impl<'a> Candidate<'a> {
         slice: &'a ResourceSlice,
         device: &'a Device,
         consumes: Rc<Consumption<'a>>,
+        rules: Rules,
     ) -> Result<Self, String> {
         let capacity = device.capacity.iter().flatten();
-        let capacity = capacity.map(|(name, value)| Capacity::read(name, value));
+        let capacity = capacity.map(|(name, value)| Capacity::read(name, value, rules));
         // What [`attribute`] makes of it, without making it.
         let is_readable = |value: &DeviceAttribute| match value {
             DeviceAttribute { int: Some(_), .. }

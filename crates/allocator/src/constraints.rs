@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, DeviceConstraint};
 
+use crate::Rules;
 use crate::reason::{Conflict, Fit, Reason};
 
 /// A constraint and the devices that it has seen in this attempt.
@@ -20,9 +21,11 @@ pub(crate) struct Constraint<'a> {
 enum Seen<'a> {
     /// The value that all must have.
     Match(Option<&'a DeviceAttribute>),
-    /// The last value of each request: the scheduler remembers one, however many devices
+    /// The last value of each request: up to 1.36 the scheduler remembers one, however many devices
     /// a request has, and forgets it when one of them is taken back.
-    Distinct(BTreeMap<&'a str, &'a DeviceAttribute>),
+    DistinctByRequest(BTreeMap<&'a str, &'a DeviceAttribute>),
+    /// All values, in the order of the devices.
+    Distinct(Vec<&'a DeviceAttribute>),
 }
 
 /// Which request a device is for.
@@ -34,11 +37,18 @@ pub(crate) struct For<'a> {
 
 impl<'a> Constraint<'a> {
     /// None for a kind that isn't known.
-    pub(crate) fn new(index: usize, constraint: &'a DeviceConstraint) -> Option<Self> {
+    pub(crate) fn new(
+        index: usize,
+        constraint: &'a DeviceConstraint,
+        rules: Rules,
+    ) -> Option<Self> {
         let (attribute, seen) = match (&constraint.match_attribute, &constraint.distinct_attribute)
         {
             (Some(attribute), _) => (attribute, Seen::Match(None)),
-            (None, Some(attribute)) => (attribute, Seen::Distinct(BTreeMap::new())),
+            (None, Some(attribute)) => match rules {
+                Rules::UpTo136 => (attribute, Seen::DistinctByRequest(BTreeMap::new())),
+                Rules::From137 => (attribute, Seen::Distinct(Vec::new())),
+            },
             (None, None) => return None,
         };
         let requests = constraint.requests.as_deref().unwrap_or_default();
@@ -77,6 +87,13 @@ impl<'a> Constraint<'a> {
             }
             Seen::Match(common) => *common = Some(value),
             Seen::Distinct(values) => {
+                let repeats = values.iter().any(|other| same(value, other));
+                if !values.is_empty() && (scalar(value).is_none() || repeats) {
+                    return refuse(Conflict::Repeats { value: shown(value) });
+                }
+                values.push(value);
+            }
+            Seen::DistinctByRequest(values) => {
                 let repeats = || values.values().any(|other| same(value, other));
                 if !is_first && (scalar(value).is_none() || repeats()) {
                     return refuse(Conflict::Repeats { value: shown(value) });
@@ -93,8 +110,14 @@ impl<'a> Constraint<'a> {
         if !self.applies(to) {
             return;
         }
-        if let Seen::Distinct(values) = &mut self.seen {
-            values.remove(to.request);
+        match &mut self.seen {
+            Seen::Match(_) => {}
+            Seen::DistinctByRequest(values) => {
+                values.remove(to.request);
+            }
+            Seen::Distinct(values) => {
+                values.pop();
+            }
         }
         self.devices = self.devices.saturating_sub(1);
     }

@@ -1,7 +1,7 @@
 //! Shared counters: what partitions of one device have in common, so that only those that
 //! fit together are allocated together.
 //!
-//! Accounts go by the pool's name alone, as the scheduler's do: two drivers with counters and
+//! Up to Kubernetes 1.36 accounts go by the pool's name alone: two drivers with counters and
 //! equal pool names disturb each other. Numbers that can't be reckoned count as too much.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use gpu_dra_model::Quantity;
 use k8s_openapi::api::resource::v1::Counter;
 
+use crate::Rules;
 use crate::candidate::{Consumption, quantity};
 use crate::pools::Pool;
 use crate::reason::{Fit, Reason};
@@ -33,6 +34,20 @@ impl<'a> Counters<'a> {
 
     pub(crate) fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
+    }
+}
+
+/// What an account of counters goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Account<'a> {
+    driver: Option<&'a str>,
+    pool: &'a str,
+}
+
+impl<'a> Account<'a> {
+    pub(crate) fn of(pool: &Pool<'a>, rules: Rules) -> Self {
+        let driver = (rules != Rules::UpTo136).then_some(pool.driver);
+        Self { driver, pool: pool.name }
     }
 }
 
@@ -65,7 +80,7 @@ impl<'a> Available<'a> {
     }
 }
 
-/// What the devices of an attempt take of the counters of one pool name.
+/// What the devices of an attempt take of the counters of one account.
 #[derive(Debug, Default)]
 pub(crate) struct Taken<'a>(BTreeMap<Key<'a>, Quantity>);
 

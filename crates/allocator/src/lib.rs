@@ -1,5 +1,6 @@
 //! Which devices satisfy the claims of a pod on a node, or why none do: kube-scheduler's
-//! structured allocator (Kubernetes 1.36, the default variant) as a pure function.
+//! structured allocator (the default variant) as a pure function. Its [`Rules`] changed with
+//! Kubernetes 1.37.
 //!
 //! ```text
 //! slices ─┐                       ┌─▶ Allocated: one AllocationResult per claim
@@ -14,15 +15,10 @@
 //! does I/O, and nothing is random: share ids are supplied by the caller. `crates/agree` puts
 //! random worlds to this crate and to a real scheduler.
 //!
-//! Known quirks of the scheduler that are followed: an over-committed counter blocks all
-//! counter-consuming devices of its pool; `distinctAttribute` remembers one device per request;
-//! a claim config that names two requests is listed twice; counters are cached by pool name
-//! alone, so that two drivers with counters and equal pool names disturb each other: use one
-//! [`Allocator`] for all nodes of a pod, as the scheduler does.
-//!
-//! Kubernetes 1.37 has other rules in three places, which are not followed: a broken pool with
-//! counters is known only on nodes that it has devices for; a device whose capacity others have
-//! used up still belongs to "all"; a share without consumed capacity has its counters counted.
+//! Known quirks of the scheduler are followed: an over-committed counter blocks all
+//! counter-consuming devices of its pool; and those that [`Rules::UpTo136`] lists. Counters are
+//! cached, and there by pool name alone, so that two drivers with counters and equal pool names
+//! disturb each other: use one [`Allocator`] for all nodes of a pod, as the scheduler does.
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +31,7 @@ mod pools;
 mod reason;
 mod request;
 mod result;
+mod rules;
 mod search;
 mod select;
 mod state;
@@ -50,10 +47,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use node::selects;
 pub use reason::{AllocateError, Conflict, Outcome, PoolProblem, Reason, Refusal, Rejection};
+pub use rules::Rules;
 pub use state::{Allocated, DeviceId};
 pub use survey::{Candidate, Obstacle, Survey, Surveyed, device_view};
 
-use counters::Available;
+use counters::{Account, Available};
 use pools::{PoolId, Pools};
 use search::Search;
 use select::Selectors;
@@ -65,9 +63,9 @@ pub struct Allocator<'a> {
     classes: BTreeMap<&'a str, &'a DeviceClass>,
     allocated: Allocated,
     selectors: Selectors,
-    /// Counters left, by the pool's name alone. As in the scheduler the first pool of a name
-    /// that is looked at counts for all.
-    available: HashMap<&'a str, Rc<Available<'a>>>,
+    /// Counters left. As in the scheduler the first pool of an account that is looked at counts
+    /// for all.
+    available: HashMap<Account<'a>, Rc<Available<'a>>>,
     max_steps: usize,
     /// What was read of the node that was refused last.
     last: Option<(ObjectMeta, Pools<'a>)>,
@@ -80,6 +78,7 @@ const MAX_STEPS: usize = 10_000_000;
 /// The slices, found by node: of the thousands in a cluster a node sees a few.
 #[derive(Debug, Default)]
 struct Slices<'a> {
+    rules: Rules,
     of_node: HashMap<&'a str, Vec<&'a ResourceSlice>>,
     /// For several nodes.
     shared: Vec<&'a ResourceSlice>,
@@ -87,7 +86,7 @@ struct Slices<'a> {
     counters: HashMap<PoolId<'a>, Vec<&'a ResourceSlice>>,
     /// All.
     of_pool: HashMap<PoolId<'a>, Vec<&'a ResourceSlice>>,
-    /// What is wrong with pools that have counters.
+    /// What is wrong with pools that have counters and are known on every node for it.
     broken: Vec<(PoolId<'a>, PoolProblem)>,
 }
 
@@ -111,7 +110,6 @@ impl<'a> Allocator<'a> {
             }
             index.of_pool.entry(id).or_default().push(slice);
         }
-        index.broken = pools::broken(&index);
         let classes = classes
             .into_iter()
             .filter_map(|class| class.metadata.name.as_deref().map(|name| (name, class)))
@@ -125,6 +123,15 @@ impl<'a> Allocator<'a> {
             max_steps: MAX_STEPS,
             last: None,
         }
+        .with_rules(Rules::default())
+    }
+
+    /// Follows these rules instead of the older ones.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.slices.rules = rules;
+        self.slices.broken = pools::broken(&self.slices);
+        self
     }
 
     /// Gives an attempt up after so many devices tried, with [`AllocateError::TooLong`].

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 
-use crate::Slices;
 use crate::candidate::{Candidate, Consumption, consumption, device_location, slice_location};
 use crate::counters::Counters;
 use crate::node::Location;
 use crate::reason::{AllocateError, PoolProblem};
+use crate::{Rules, Slices};
 
 /// The pools of a node and their devices.
 #[derive(Debug)]
@@ -37,7 +37,6 @@ impl Pools<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Pool<'a> {
     pub(crate) driver: &'a str,
-    /// Its name without the driver: accounts of counters go by it.
     pub(crate) name: &'a str,
     /// Why nothing can be allocated from it.
     pub(crate) problem: Option<PoolProblem>,
@@ -64,9 +63,20 @@ pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, 
             add_newest(newest.entry(id_of_pool(slice)).or_default(), slice);
         }
     }
-    for (id, pool) in &mut newest {
-        for &slice in slices.counters.get(id).into_iter().flatten() {
-            add_newest(pool, slice);
+    match slices.rules {
+        Rules::UpTo136 => {
+            for (id, pool) in &mut newest {
+                for &slice in slices.counters.get(id).into_iter().flatten() {
+                    add_newest(pool, slice);
+                }
+            }
+        }
+        Rules::From137 => {
+            for &slice in slices.counters.values().flatten() {
+                if reaches(slice, node)? {
+                    add_newest(newest.entry(id_of_pool(slice)).or_default(), slice);
+                }
+            }
         }
     }
     let mut elsewhere: Vec<PoolProblem> = Vec::new();
@@ -90,8 +100,11 @@ pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, 
 }
 
 /// The pools that are unusable as a node sees them that has nothing of them but counters.
-/// Found once: every node knows of all slices with counters.
+/// Found once, where every node knows of all slices with counters.
 pub(crate) fn broken<'a>(slices: &Slices<'a>) -> Vec<(PoolId<'a>, PoolProblem)> {
+    if slices.rules != Rules::UpTo136 {
+        return Vec::new();
+    }
     let of_counters = slices.counters.iter().filter_map(|(id, counters)| {
         let mut newest = Vec::new();
         counters.iter().for_each(|slice| add_newest(&mut newest, slice));
@@ -171,7 +184,7 @@ fn build<'a>(mut relevant: Vec<&'a ResourceSlice>, slices: &Slices<'a>) -> Optio
         return Some(built);
     }
     relevant.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    if let Err(reason) = fill(&mut built, &relevant, &all) {
+    if let Err(reason) = fill(&mut built, &relevant, &all, slices.rules) {
         built.candidates.clear();
         built.has_binding_conditions = false;
         built.pool.problem = Some(PoolProblem::Invalid { pool, reason });
@@ -184,8 +197,13 @@ fn fill<'a>(
     built: &mut Built<'a>,
     relevant: &[&'a ResourceSlice],
     all: &[&'a ResourceSlice],
+    rules: Rules,
 ) -> Result<(), String> {
-    for set in relevant.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten()) {
+    let with_counters = match rules {
+        Rules::UpTo136 => relevant,
+        Rules::From137 => all,
+    };
+    for set in with_counters.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten()) {
         let counters = Counters::read(&set.counters)?;
         if built.pool.counters.insert(&set.name, counters).is_some() {
             return Err(format!("duplicate counter set name {}", set.name));
@@ -206,7 +224,7 @@ fn fill<'a>(
         }
         built.has_binding_conditions |= device.binding_conditions.is_some();
         let consumes = consumed.get(&std::ptr::from_ref(device)).unwrap_or(&none);
-        built.candidates.push(Candidate::read(slice, device, Rc::clone(consumes))?);
+        built.candidates.push(Candidate::read(slice, device, Rc::clone(consumes), rules)?);
     }
     let mut consumers = built.pool.consumers.iter();
     consumers.try_for_each(|(_, consumption)| check(&built.pool.counters, consumption))

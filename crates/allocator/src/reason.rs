@@ -250,6 +250,19 @@ pub enum AllocateError {
         #[source]
         reason: Box<Reason>,
     },
+    /// A capacity request that is too large or too fine to be rounded as the device's policy
+    /// says ([`crate::Rules::From137`]).
+    #[error("claim {claim}, request {request}: {capacity} as {device} rounds it can't be reckoned")]
+    Unreckonable {
+        /// `namespace/name`.
+        claim: String,
+        /// The request.
+        request: String,
+        /// The capacity.
+        capacity: String,
+        /// The device.
+        device: Box<DeviceId>,
+    },
     /// More devices than a claim can hold.
     #[error("claim {claim}: number of requested devices {wanted} exceeds the claim limit of 32")]
     TooMany {

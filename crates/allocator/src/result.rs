@@ -11,12 +11,18 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::Rules;
 use crate::pools::Pools;
 use crate::search::{Claim, Given, Wanted};
 use crate::state::devices_of;
 
 /// One result per claim.
-pub(crate) fn build(claims: &[Claim<'_>], pools: &Pools<'_>, node: &Node) -> Vec<AllocationResult> {
+pub(crate) fn build(
+    claims: &[Claim<'_>],
+    pools: &Pools<'_>,
+    node: &Node,
+    rules: Rules,
+) -> Vec<AllocationResult> {
     claims
         .iter()
         .map(|claim| {
@@ -25,7 +31,7 @@ pub(crate) fn build(claims: &[Claim<'_>], pools: &Pools<'_>, node: &Node) -> Vec
             AllocationResult {
                 allocation_timestamp: None,
                 devices: Some(DeviceAllocationResult {
-                    config: Some(configs(claim)).filter(|configs| !configs.is_empty()),
+                    config: Some(configs(claim, rules)).filter(|configs| !configs.is_empty()),
                     results: Some(results),
                 }),
                 node_selector: node_selector(claim, pools, node),
@@ -72,7 +78,7 @@ fn device(
 
 /// Each class's configs once, for all requests that use it, then the claim's, those that
 /// name no request or one that was allocated. Later ones win when applied.
-fn configs(claim: &Claim<'_>) -> Vec<DeviceAllocationConfiguration> {
+fn configs(claim: &Claim<'_>, rules: Rules) -> Vec<DeviceAllocationConfiguration> {
     let mut configs: Vec<DeviceAllocationConfiguration> = Vec::new();
     let mut of_class: BTreeMap<&str, std::ops::Range<usize>> = BTreeMap::new();
     for (index, chosen) in claim.chosen.iter().enumerate() {
@@ -109,7 +115,6 @@ fn configs(claim: &Claim<'_>) -> Vec<DeviceAllocationConfiguration> {
             configs.push(from_claim());
             continue;
         }
-        // Once per request that it names, as the scheduler does.
         for (index, chosen) in claim.chosen.iter().enumerate() {
             let Some(wanted) = wanted(claim, index, *chosen) else {
                 continue;
@@ -117,10 +122,31 @@ fn configs(claim: &Claim<'_>) -> Vec<DeviceAllocationConfiguration> {
             let full_name = wanted.request.full_name();
             if names.iter().any(|name| name == wanted.request.base || *name == full_name) {
                 configs.push(from_claim());
+                if rules == Rules::From137 {
+                    break;
+                }
+            }
+        }
+    }
+    if rules == Rules::From137 {
+        for config in &mut configs {
+            if config.requests.as_deref().is_some_and(|names| are_all(claim, names)) {
+                config.requests = None;
             }
         }
     }
     configs
+}
+
+/// Whether the names mean all requests of the claim.
+fn are_all(claim: &Claim<'_>, names: &[String]) -> bool {
+    let mut chosen = claim.chosen.iter().enumerate();
+    chosen.all(|(index, chosen)| {
+        wanted(claim, index, *chosen).is_some_and(|wanted| {
+            let full_name = wanted.request.full_name();
+            names.iter().any(|name| name == wanted.request.base || *name == full_name)
+        })
+    })
 }
 
 /// One node, if a device is local to it or binds to it; else what all slices ask for; None

@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use crate::capacity;
-use crate::counters::Taken;
+use crate::counters::{Account, Taken};
 use crate::pools::Pools;
 use crate::reason::{AllocateError, Fit, Outcome, Reason, Refusal, Rejection};
 use crate::request::{Mode, Request};
-use crate::{Allocator, result};
+use crate::{Allocator, Rules, result};
 
 mod attempt;
 mod give;
@@ -36,8 +36,8 @@ pub(crate) struct Search<'s, 'a> {
     taken: BTreeMap<usize, BTreeSet<usize>>,
     /// What shares of this attempt consume, by candidate; an entry marks it as shared.
     consumed: BTreeMap<usize, BTreeMap<String, Quantity>>,
-    /// What this attempt takes of counters, by pool name.
-    counters: HashMap<&'a str, Taken<'a>>,
+    /// What this attempt takes of counters.
+    counters: HashMap<Account<'a>, Taken<'a>>,
     rejected: BTreeMap<(Place, usize), Reason>,
     share_id: &'s mut dyn FnMut() -> String,
     steps: usize,
@@ -75,9 +75,12 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             None => self.solve(),
         };
         match solved {
-            Ok(End::Solved) => {
-                Outcome::Allocated(result::build(&self.claims, &self.pools, self.node))
-            }
+            Ok(End::Solved) => Outcome::Allocated(result::build(
+                &self.claims,
+                &self.pools,
+                self.node,
+                self.allocator.slices.rules,
+            )),
             Ok(_) => self.refused(None),
             Err(error) => self.refused(Some(error)),
         }
@@ -246,6 +249,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             if !self.is_selected(place, candidate)? {
                 continue;
             }
+            self.is_reckonable(place, candidate)?;
             if let Err(reason) = self.has_capacity(place, candidate) {
                 self.reject(place, candidate, &reason);
                 continue;
@@ -311,6 +315,28 @@ impl<'s, 'a: 's> Search<'s, 'a> {
     fn is_unselected(&self, place: Place, candidate: usize) -> bool {
         let known = self.wanted(place).and_then(|wanted| wanted.selected.get(candidate));
         known.copied().flatten() == Some(false)
+    }
+
+    /// That what is asked of each capacity can be reckoned, where that is no mere misfit.
+    fn is_reckonable(&self, place: Place, candidate: usize) -> Result<(), AllocateError> {
+        let (Some(claim), Some(wanted), Some(found)) = (
+            self.claims.get(place.claim),
+            self.wanted(place),
+            self.pools.candidates.get(candidate),
+        ) else {
+            return Ok(());
+        };
+        match capacity::unreckonable(&found.capacity, &wanted.request.capacity) {
+            Some(capacity) if self.allocator.slices.rules != Rules::UpTo136 => {
+                Err(AllocateError::Unreckonable {
+                    claim: claim.name.clone(),
+                    request: wanted.request.full_name(),
+                    capacity: capacity.to_owned(),
+                    device: Box::new(found.id.clone()),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn has_capacity(&self, place: Place, candidate: usize) -> Fit {

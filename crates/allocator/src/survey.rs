@@ -14,7 +14,7 @@ use crate::counters::{Available, Taken};
 use crate::reason::{AllocateError, PoolProblem, Reason};
 use crate::request::{Mode, Request};
 use crate::state::{DeviceId, claim_name, devices_of};
-use crate::{Allocator, capacity, pools, taints};
+use crate::{Allocator, Rules, capacity, pools, taints};
 
 /// What a node has for claims.
 #[derive(Debug, Clone, Default)]
@@ -127,6 +127,14 @@ impl<'a> Allocator<'a> {
         Ok(survey)
     }
 
+    /// Whether a shareable device's counters are counted for what others have of it.
+    pub(crate) fn counts_shares_of(&self, id: &DeviceId) -> bool {
+        match self.slices.rules {
+            Rules::UpTo136 => self.allocated.is_consumed(id),
+            Rules::From137 => !self.allocated.sharers(id).is_empty(),
+        }
+    }
+
     fn obstacles(
         &mut self,
         available: &[Available<'a>],
@@ -159,7 +167,7 @@ impl<'a> Allocator<'a> {
             obstacles.push((*reason).into());
         }
         // The first share of a device has taken its counters for all of them.
-        let counted = found.is_shareable() && self.allocated.is_consumed(&found.id);
+        let counted = found.is_shareable() && self.counts_shares_of(&found.id);
         if !counted
             && !found.consumes.is_empty()
             && let Some(available) = available.get(found.pool)
@@ -174,7 +182,7 @@ impl<'a> Allocator<'a> {
             devices_of(claim).into_iter().flat_map(|d| d.constraints.iter().flatten());
         for (index, constraint) in constraints.enumerate() {
             // Alone a device can only lack the attribute.
-            let constraint = Constraint::new(index, constraint);
+            let constraint = Constraint::new(index, constraint, self.slices.rules);
             let refused = constraint.and_then(|mut constraint| {
                 constraint.add(request.for_constraints(), found.device, &found.id.driver).err()
             });

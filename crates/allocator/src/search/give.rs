@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Given, Place, Search, Undo};
-use crate::counters::Available;
+use crate::counters::{Account, Available};
 use crate::reason::{AllocateError, Fit, Reason};
 use crate::request::Mode;
 use crate::taints;
@@ -77,18 +77,19 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             return Ok(());
         };
         // The first share of a device has taken its counters for all of them.
-        let counted = found.is_shareable()
-            && (undo.shared_before || allocator.allocated.is_consumed(&found.id));
+        let counted =
+            found.is_shareable() && (undo.shared_before || allocator.counts_shares_of(&found.id));
         if !counted
             && !found.consumes.is_empty()
             && let Some(pool) = pools.pools.get(found.pool)
         {
             let allocated = &allocator.allocated;
+            let account = Account::of(pool, allocator.slices.rules);
             let available = allocator
                 .available
-                .entry(pool.name)
+                .entry(account)
                 .or_insert_with(|| Rc::new(Available::of(pool, allocated)));
-            counters.entry(pool.name).or_default().take(&found.consumes, available)?;
+            counters.entry(account).or_default().take(&found.consumes, available)?;
             undo.counters = true;
         }
         if let Some(taint) = taints::preventing(found.device, request.tolerations).next() {
@@ -120,7 +121,7 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             let consumed = found
                 .capacity
                 .iter()
-                .map(|c| (c.name.to_owned(), c.consumed(requested.get(c.name))));
+                .filter_map(|c| Some((c.name.to_owned(), c.consumed(requested.get(c.name))?)));
             consumed.collect()
         });
         if let Some(share) = &share {
@@ -179,7 +180,8 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         }
         if undo.counters
             && let Some(pool) = self.pools.pools.get(found.pool)
-            && let Some(taken) = self.counters.get_mut(pool.name)
+            && let Some(taken) =
+                self.counters.get_mut(&Account::of(pool, self.allocator.slices.rules))
         {
             taken.give_back(&found.consumes);
         }

@@ -1,13 +1,15 @@
 //! Before the search: each request is read, its class found, and for `All` the devices that
 //! "all" means; what can't succeed or isn't supported ends the attempt here.
 
+use gpu_dra_model::Quantity;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use super::{Claim, MAX_RESULTS, Place, Search, Wanted};
 use crate::constraints::Constraint;
-use crate::reason::AllocateError;
+use crate::reason::{AllocateError, Fit};
 use crate::request::{Mode, Request};
 use crate::state::{claim_name, devices_of};
+use crate::{Rules, capacity};
 
 impl<'s, 'a: 's> Search<'s, 'a> {
     /// Adds a claim to those that are allocated.
@@ -45,11 +47,22 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         for (index, constraint) in
             devices_of(claim).into_iter().flat_map(|d| d.constraints.iter().flatten()).enumerate()
         {
-            let constraint = Constraint::new(index, constraint)
+            let constraint = Constraint::new(index, constraint, self.allocator.slices.rules)
                 .ok_or_else(|| unsupported(format!("constraint #{index} without attribute")))?;
             self.with_claim(place, |claim| claim.constraints.push(constraint));
         }
         Ok(())
+    }
+
+    /// Whether the device has the capacity while nobody uses it.
+    fn could_have_capacity(&self, place: Place, candidate: usize) -> Fit {
+        match (self.wanted(place), self.pools.candidates.get(candidate)) {
+            (Some(wanted), Some(found)) => {
+                let nothing = |_: &str| Some(Quantity::ZERO);
+                capacity::check(&found.capacity, &wanted.request.capacity, nothing)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn with_claim(&mut self, place: usize, change: impl FnOnce(&mut Claim<'s>)) {
@@ -122,7 +135,12 @@ impl<'s, 'a: 's> Search<'s, 'a> {
             if !self.is_selected(place, candidate)? {
                 continue;
             }
-            match self.has_capacity(place, candidate) {
+            self.is_reckonable(place, candidate)?;
+            let has_capacity = match self.allocator.slices.rules {
+                Rules::UpTo136 => self.has_capacity(place, candidate),
+                Rules::From137 => self.could_have_capacity(place, candidate),
+            };
+            match has_capacity {
                 Ok(()) => all.push(candidate),
                 Err(reason) => self.reject(place, candidate, &reason),
             }

@@ -5,6 +5,7 @@
 
 mod cases;
 mod hostile;
+mod newer;
 mod recorded;
 mod rules;
 mod world;

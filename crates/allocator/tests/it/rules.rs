@@ -6,7 +6,13 @@ use serde_json::{Value, json};
 use crate::world::{Pod, World, results};
 
 /// A slice of driver `d` for `node`, of one pool per node.
-fn slice(name: &str, node: &str, generation: i64, count: i64, devices: &[Value]) -> String {
+pub(crate) fn slice(
+    name: &str,
+    node: &str,
+    generation: i64,
+    count: i64,
+    devices: &[Value],
+) -> String {
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
         "spec": {
@@ -17,7 +23,7 @@ fn slice(name: &str, node: &str, generation: i64, count: i64, devices: &[Value])
     .to_string()
 }
 
-fn device(name: &str, attributes: Value) -> Value {
+pub(crate) fn device(name: &str, attributes: Value) -> Value {
     json!({"name": name, "attributes": attributes})
 }
 
@@ -30,12 +36,12 @@ fn node(name: &str) -> String {
 }
 
 /// A node `a`, a class `c` for everything, the given slices, and a pod with one claim.
-fn world(slices: &[String], devices: Value) -> World {
+pub(crate) fn world(slices: &[String], devices: Value) -> World {
     pods(slices, &[devices])
 }
 
 /// As [`world`], one pod for each of the claims.
-fn pods(slices: &[String], claims: &[Value]) -> World {
+pub(crate) fn pods(slices: &[String], claims: &[Value]) -> World {
     let mut world = World::empty()
         .with(&node("a"))
         .with(&json!({"kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {}}).to_string());
@@ -57,13 +63,13 @@ fn pods(slices: &[String], claims: &[Value]) -> World {
     world
 }
 
-fn exactly(name: &str, more: Value) -> Value {
+pub(crate) fn exactly(name: &str, more: Value) -> Value {
     let mut fields = json!({"deviceClassName": "c"});
     fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({"name": name, "exactly": fields})
 }
 
-fn requests(requests: &[Value]) -> Value {
+pub(crate) fn requests(requests: &[Value]) -> Value {
     json!({"requests": requests})
 }
 

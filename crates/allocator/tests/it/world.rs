@@ -1,7 +1,7 @@
 //! A cluster made of YAML: nodes, slices, classes, claims, pods, and a scheduler that puts the
 //! pods of a file on nodes in their order with nothing but the allocator.
 
-use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome, Refusal};
+use gpu_dra_allocator::{AllocateError, Allocated, Allocator, Outcome, Refusal, Rules};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice,
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 /// Objects of a cluster.
 #[derive(Clone)]
 pub(crate) struct World {
+    pub(crate) rules: Rules,
     pub(crate) nodes: Vec<Node>,
     pub(crate) slices: Vec<ResourceSlice>,
     pub(crate) classes: Vec<DeviceClass>,
@@ -81,6 +82,7 @@ impl World {
 
     pub(crate) fn empty() -> Self {
         Self {
+            rules: Rules::default(),
             nodes: Vec::new(),
             slices: Vec::new(),
             classes: Vec::new(),
@@ -127,7 +129,8 @@ impl World {
         for node in self.nodes_for(pod, &claims) {
             let name = node.metadata.name.clone().unwrap();
             let mut allocator =
-                Allocator::new(&self.slices, &self.classes, Allocated::from_claims(&self.claims));
+                Allocator::new(&self.slices, &self.classes, Allocated::from_claims(&self.claims))
+                    .with_rules(self.rules);
             let mut shares = 0;
             let mut share_id = || {
                 shares += 1;
