@@ -91,6 +91,19 @@ impl RequestError {
         }
     }
 
+    /// Whether the API server answered: then it may well take the next request, of another
+    /// object.
+    pub(crate) fn is_of_this_object(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => false,
+            Self::Forbidden { source, .. }
+            | Self::NotFound { source, .. }
+            | Self::Conflict { source, .. }
+            | Self::Refused { source, .. }
+            | Self::Unavailable { source, .. } => matches!(**source, kube::Error::Api(_)),
+        }
+    }
+
     /// The error with what came back, in one line.
     pub(crate) fn in_full(&self) -> String {
         match self {

@@ -29,11 +29,13 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How the last write of a class went: not tried again before the class, or what is wanted of
-/// it, is another.
+/// it, is another; unless it may be allowed by then.
 struct Attempt {
     wanted: DeviceClass,
     seen: Option<String>,
     standing: Standing,
+    /// False where the same write may go better, with neither of the two changed.
+    is_last: bool,
 }
 
 /// Keeps the classes.
@@ -116,8 +118,10 @@ impl Keeper {
 
     async fn reconcile(&mut self) -> Result<(), RequestError> {
         self.warn_of_strangers();
+        // What can't be done to one object is tried again, and keeps none of the others waiting.
+        let mut first = Ok(());
         for class in self.state.left_over() {
-            self.delete(&class).await?;
+            next(&mut first, self.delete(&class).await)?;
         }
         let wanted = self.state.wanted();
         self.attempts.retain(|(origin, name), _| {
@@ -127,12 +131,13 @@ impl Keeper {
             wanted.iter().any(is)
         });
         for (origin, class) in wanted {
-            self.bring_in_line(origin, class).await?;
+            next(&mut first, self.bring_in_line(origin, class).await)?;
         }
         for name in self.state.declared.keys().cloned().collect::<Vec<_>>() {
-            self.tell(&name).await?;
+            next(&mut first, self.tell(&name).await)?;
         }
-        self.warn_of_unguarded().await
+        next(&mut first, self.warn_of_unguarded().await)?;
+        first
     }
 
     async fn delete(&mut self, class: &DeviceClass) -> Result<(), RequestError> {
@@ -158,7 +163,9 @@ impl Keeper {
         let at = (origin, name.clone());
         let live = self.state.device_classes.get(&name);
         let seen = live.and_then(|live| live.metadata.resource_version.clone());
-        let is_same = |attempt: &Attempt| attempt.wanted == wanted && attempt.seen == seen;
+        let is_same = |attempt: &Attempt| {
+            attempt.is_last && attempt.wanted == wanted && attempt.seen == seen
+        };
         let (standing, seen) = match judge(&wanted, origin, live) {
             Judgement::Good => (Standing::Applied, seen),
             Judgement::Foreign(whose) => (Standing::Foreign(whose), seen),
@@ -188,6 +195,12 @@ impl Keeper {
                 Err(error @ RequestError::Refused { .. }) => {
                     (Standing::Refused(error.server_words()), seen)
                 }
+                // It may be allowed later, with nothing about the class changed.
+                Err(error @ RequestError::Forbidden { .. }) => {
+                    let standing = Standing::Refused(error.server_words());
+                    self.attempts.insert(at, Attempt { wanted, seen, standing, is_last: false });
+                    return Err(error);
+                }
                 Err(error) => return Err(error),
             },
         };
@@ -195,7 +208,7 @@ impl Keeper {
         if is_news && standing != Standing::Applied {
             warn!(class = name, ?standing, "left alone");
         }
-        self.attempts.insert(at, Attempt { wanted, seen, standing });
+        self.attempts.insert(at, Attempt { wanted, seen, standing, is_last: true });
         Ok(())
     }
 
@@ -267,5 +280,25 @@ impl Keeper {
             );
         }
         self.strangers = strangers;
+    }
+}
+
+/// Keeps the first error in `first` and goes on to the next object, unless the API server
+/// doesn't answer at all.
+fn next(
+    first: &mut Result<(), RequestError>,
+    done: Result<(), RequestError>,
+) -> Result<(), RequestError> {
+    match done {
+        Err(error) if !error.is_of_this_object() => Err(error),
+        Err(error) if first.is_ok() => {
+            *first = Err(error);
+            Ok(())
+        }
+        Err(error) => {
+            warn!(error = error.in_full(), "can't bring the classes in line");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }

@@ -1,5 +1,8 @@
 //! Classes are applied, changed and deleted; other owners' are left alone; idle is idle.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gpu_dra_lab::WriteOptions;
 use gpu_dra_lab::kinds::{DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE};
 use serde_json::json;
@@ -278,6 +281,44 @@ async fn a_refused_class_is_told_and_not_tried_again() {
     quiet(&api).await;
     let patches = api.calls(|call| call.verb == "patch" && call.path.starts_with(CLASSES));
     assert_eq!(patches.len(), 1);
+}
+
+/// What an admission policy, or a webhook that is down, does to one class is that class's.
+#[tokio::test]
+async fn what_is_denied_of_one_class_keeps_no_other_waiting_and_is_tried_again() {
+    for (code, reason) in [(403, "Forbidden"), (500, "InternalError"), (422, "Invalid")] {
+        let api = api();
+        for name in ["a", "left-over"] {
+            api.declare(name, json!({}));
+        }
+        let controller = Controller::start(&api, settings("a"));
+        api.until_reason("left-over", "Applied", "Applied").await;
+        controller.stop().await;
+        api.undeclare("left-over");
+
+        let denied = Arc::new(AtomicBool::new(true));
+        let is_denied = Arc::clone(&denied);
+        api.on_call(move |call| {
+            let of = |verb, name| call.verb == verb && call.path == format!("{CLASSES}/{name}");
+            let is_it = of("patch", "b") || of("delete", "left-over");
+            (is_it && is_denied.load(Ordering::SeqCst)).then_some(Fault::Refuse(code, reason))
+        });
+        api.declare("b", json!({}));
+        api.declare("c", json!({}));
+        let _controller = Controller::start(&api, settings("a"));
+        api.until_reason("c", "Applied", "Applied").await;
+        if code == 403 {
+            api.until_reason("b", "Applied", "Refused").await;
+        }
+        assert!(api.class("b").is_none());
+        assert!(api.class("left-over").is_some());
+
+        denied.store(false, Ordering::SeqCst);
+        until("it is deleted", || api.class("left-over").is_none().then_some(())).await;
+        if code != 422 {
+            api.until_reason("b", "Applied", "Applied").await;
+        }
+    }
 }
 
 #[tokio::test]
