@@ -280,6 +280,7 @@ controller-webhook() {
 	words=$(refused_file "$cases/54-mps-bad-values.yaml")
 	holds "what is said of case 54" "$words" '150 is not allowed'
 	holds "what is said of case 54" "$words" '512Ki is not allowed'
+	holds "what is said of case 54" "$words" 'no device 7 among the 1'
 	# As published it fails open.
 	driver scale deployment gpu-dra-controller --replicas 0 >/dev/null
 	eventually 60 no_controller_pod

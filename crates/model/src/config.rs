@@ -17,7 +17,7 @@ mod tests;
 
 pub use decode::{MAX_CONFIG_BYTES, decode, decode_bytes, problems};
 pub use error::ConfigError;
-pub use mps::{LimitError, MemoryLimit, MpsConfig, MpsDevice};
+pub use mps::{LimitError, MemoryLimit, MpsConfig, MpsDevice, limits_beyond};
 pub use nearest::nearest;
 
 /// The only version served.

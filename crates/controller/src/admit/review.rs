@@ -67,22 +67,64 @@ fn problems(kind: &str, object: &Value, driver: &DriverName) -> Vec<String> {
         "DeviceClass" => "spec.config",
         _ => return Vec::new(),
     };
-    let entries = object.pointer(&format!("/{}", path.replace('.', "/")));
-    let entries = entries.and_then(Value::as_array).into_iter().flatten().enumerate();
+    let at = |path: &str| object.pointer(&format!("/{}", path.replace('.', "/")));
+    let requests = path.strip_suffix("devices.config").map(|spec| format!("{spec}devices.requests"));
+    let requests = requests.and_then(|path| at(&path)).and_then(Value::as_array);
+    let entries = at(path).and_then(Value::as_array).into_iter().flatten().enumerate();
     let mut problems = Vec::new();
     for (index, entry) in entries {
         if entry.pointer("/opaque/driver").and_then(Value::as_str) != Some(driver.as_str()) {
             continue;
         }
         let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
-        let mut found = config::problems(parameters);
+        let found = config::problems(parameters);
         let names = entry.get("requests").and_then(Value::as_array).into_iter().flatten();
-        if !config::are_alternatives(names.filter_map(Value::as_str)) {
-            found.extend(config::decode(parameters).ok().and_then(|config| config.unserved()));
+        let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+        let mut found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        if !config::are_alternatives(names.iter().copied()) {
+            let config = config::decode(parameters).ok();
+            found.extend(config.and_then(|config| config.unserved()).map(|e| e.to_string()));
+            // A class doesn't know how many devices will be asked of it.
+            let devices = requests.and_then(|requests| most_devices(requests, &names));
+            let beyond = devices.map(|devices| config::limits_beyond(parameters, devices));
+            found.extend(beyond.into_iter().flatten().map(|e| e.to_string()));
         }
         problems.extend(found.iter().map(|e| format!("{path}[{index}].opaque.parameters: {e}")));
     }
     problems
+}
+
+/// How many devices those requests can have at most, by name: all where no name is given. None
+/// where nobody can know it before the allocation.
+fn most_devices(requests: &[Value], names: &[&str]) -> Option<usize> {
+    let name = |request: &Value| request["name"].as_str().unwrap_or_default().to_owned();
+    // In v1beta1 a request has these fields itself.
+    let count = |request: &Value| match request["allocationMode"].as_str() {
+        None | Some("" | "ExactCount") => match &request["count"] {
+            Value::Null => Some(1),
+            count => count.as_u64().and_then(|count| usize::try_from(count).ok()),
+        },
+        Some(_) => None,
+    };
+    let mut sum = 0_usize;
+    for request in requests {
+        let base = name(request);
+        let is_named = |full: &str| names.is_empty() || names.contains(&full);
+        let most = match request["firstAvailable"].as_array() {
+            None if is_named(&base) => count(request.get("exactly").unwrap_or(request))?,
+            None => 0,
+            Some(alternatives) => {
+                let is_for = |alternative: &&Value| {
+                    is_named(&base) || is_named(&format!("{base}/{}", name(alternative)))
+                };
+                let counts = alternatives.iter().filter(is_for).map(count);
+                counts.collect::<Option<Vec<_>>>()?.into_iter().max().unwrap_or(0)
+            }
+        };
+        sum = sum.checked_add(most)?;
+    }
+    // A name that isn't there is the API server's to refuse.
+    (sum > 0).then_some(sum)
 }
 
 #[cfg(test)]
@@ -199,6 +241,54 @@ mod tests {
         let bad = message("ResourceClaim", &Value::Null, &vfio(json!({"backendPolicy": "No"})));
         let bad = bad.unwrap();
         assert!(bad.contains("LegacyOnly or PreferIommuFD") && !bad.contains(&sentence), "{bad}");
+    }
+
+    #[test]
+    fn a_limit_for_a_device_that_the_claim_cannot_have_is_refused() {
+        let mps = json!({"strategy": "MPS", "mpsConfig": {
+            "defaultPerDevicePinnedMemoryLimit": {"2": "1Gi"},
+        }});
+        let one = json!({"name": "a", "exactly": {}});
+        let flat = json!({"name": "a", "count": 3});
+        let all = json!({"name": "a", "exactly": {"allocationMode": "All"}});
+        let four = json!({"name": "b", "exactly": {"allocationMode": "ExactCount", "count": 4}});
+        let either = json!({"name": "c", "firstAvailable": [
+            {"name": "x", "count": 3}, {"name": "y"},
+        ]});
+        for (requests, names, refused) in [
+            (json!([one]), json!([]), Some(1)),
+            (json!([one]), json!(["a"]), Some(1)),
+            (json!([flat]), json!(["a"]), None),
+            (json!([all]), json!([]), None),
+            (json!([one, four]), json!(["a"]), Some(1)),
+            (json!([one, four]), json!(["b"]), None),
+            (json!([one, four]), Value::Null, None),
+            (json!([either]), json!(["c"]), None),
+            (json!([either, one]), json!(["c/y", "a"]), Some(2)),
+            (json!([either]), json!(["c/y"]), None),
+            (json!([one]), json!(["nobody"]), None),
+            (json!([7, null, {"name": "a", "exactly": 3, "count": -1}]), json!(["a"]), Some(1)),
+            (json!({}), json!([]), None),
+        ] {
+            let mut config = config("gpu.nvidia.com", &mps);
+            config["requests"] = names.clone();
+            let spec = json!({"devices": {"requests": requests, "config": [config]}});
+            for (kind, object) in [
+                ("ResourceClaim", json!({"spec": spec})),
+                ("ResourceClaimTemplate", json!({"spec": {"spec": spec}})),
+            ] {
+                let response = ask(kind, &object)["response"].clone();
+                let words = response["status"]["message"].as_str().map(str::to_owned);
+                let expected = refused.map(|devices| format!("no device 2 among the {devices} of"));
+                let is_right = match (&words, &expected) {
+                    (Some(words), Some(expected)) => words.contains(expected),
+                    (words, expected) => words.is_none() && expected.is_none(),
+                };
+                assert!(is_right, "{requests} {names}: {words:?}");
+            }
+        }
+        let class = json!({"spec": {"config": [config("gpu.nvidia.com", &mps)]}});
+        assert_eq!(ask("DeviceClass", &class)["response"]["allowed"], true);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::Quantity;
 
@@ -104,6 +105,21 @@ pub struct LimitError {
     pub devices: usize,
 }
 
+/// The limits of an undecoded config for devices by an index that nobody with so many devices
+/// has, `devices` being the most that the config can be for. Also of configs that have other
+/// faults, so that all can be told at once.
+#[must_use]
+pub fn limits_beyond(parameters: &Value, devices: usize) -> Vec<LimitError> {
+    let limits = &parameters["sharing"]["mpsConfig"]["defaultPerDevicePinnedMemoryLimit"];
+    let keys = limits.as_object().into_iter().flat_map(serde_json::Map::keys);
+    keys.filter_map(|key| match MpsDevice::new(key)? {
+        MpsDevice::Index(index) if usize::try_from(index).is_ok_and(|at| at < devices) => None,
+        device @ MpsDevice::Index(_) => Some(LimitError { device, devices }),
+        MpsDevice::Uuid(_) => None,
+    })
+    .collect()
+}
+
 impl MpsConfig {
     /// The limit of each device that has one, by UUID. Indices count the UUIDs in
     /// alphabetical order, whatever order they are given in.
@@ -138,10 +154,30 @@ impl MpsConfig {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn limit(text: &str) -> MemoryLimit {
         MemoryLimit::new(&text.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn indices_beyond_the_devices_are_found_in_configs_that_cannot_be_decoded_too() {
+        let limits = json!({"0": "1Gi", "1": "512Ki", "7": 3, "GPU-a": "1Gi", "x": "1Gi"});
+        let parameters = json!({"sharing": {"mpsConfig": {
+            "defaultActiveThreadPercentage": 150,
+            "defaultPerDevicePinnedMemoryLimit": limits,
+        }}});
+        let found = |devices| {
+            let found = limits_beyond(&parameters, devices);
+            found.into_iter().map(|error| error.device.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(1), ["1", "7"]);
+        assert_eq!(found(8), [""; 0]);
+        for odd in [json!(null), json!([]), json!({"sharing": {"mpsConfig": 3}})] {
+            assert_eq!(limits_beyond(&odd, 0), []);
+        }
     }
 
     #[test]
