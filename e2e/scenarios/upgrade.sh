@@ -67,16 +67,43 @@ upgrade-rolling() {
 	driver patch daemonset gpu-dra-node --patch "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"e2e\": \"$EPOCHREALTIME\"}}}}}" >/dev/null
 	until [[ $(driver_pod) != *"$was"* ]]; do
 		((++number <= 20)) || { echo "the old pod stays: $(driver_pod)" >&2 && return 1; }
-		pod "during-$number" "$nodes_of_gpus" template:gpu
-		same "GPUs of a pod started meanwhile" "$(output "during-$number" | wc --words)" 1
+		local group=() one
+		for one in a b c d; do
+			started_meanwhile "during-$number-$one" &
+			group+=($!)
+		done
+		for one in "${group[@]}"; do wait "$one"; done
 	done
+	figure "pods started while the driver was replaced: $((number * 4))"
 	driver_ready
+	same "failed prepares" "$(kubectl get events --field-selector reason=FailedPrepareDynamicResources --output name)" ""
 	sleep 32 # so long after the last of a driver's sockets the kubelet deletes its slices
 	kill "$watcher"
 	same "slices deleted meanwhile" "$(jq --raw-output 'select(.type == "DELETED").object.metadata.name' "$state/slice-events")" ""
 	kubectl delete pods --selector '!none' --field-selector status.phase=Succeeded >/dev/null
 	same "containers and slices" "$(untouched)" "$before"
 	removed pod old
+}
+
+# started_meanwhile POD: it has one GPU, and ends.
+started_meanwhile() {
+	pod "$1" "$nodes_of_gpus" template:gpu
+	same "GPUs of a pod started meanwhile" "$(output "$1" | wc --words)" 1
+}
+
+# A pod is bound while no driver is there, as its slices stay for a while: it runs soon after the driver is back.
+upgrade-bound-while-down() {
+	template gpu
+	stop_driver
+	pod early 'exec sleep 1000' template:gpu
+	event early FailedPrepareDynamicResources gpu.nvidia.com
+	local since=$EPOCHREALTIME
+	start_driver
+	driver_ready
+	kubectl annotate pod early now=again >/dev/null # by itself the kubelet tries again within 90 s
+	running early 10
+	figure "bound while the driver was down, running after: $(awk -v a="$since" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f s", b - a}')"
+	removed pod early
 }
 
 # A pod is deleted while no driver is there: it waits, and goes when the driver is back. What was prepared stays until then.

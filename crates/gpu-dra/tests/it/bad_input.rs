@@ -140,6 +140,28 @@ async fn a_cdi_folder_that_is_none_is_named_and_nothing_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cdi_folder_may_be_written_in_any_way_and_be_missing_at_first() {
+    for (name, is_link) in [("slashed/", false), ("not-there", false), ("link", true)] {
+        let mut world = World::new("1xl4").await;
+        let real = world.rig.cdi_root.clone();
+        if is_link {
+            let link = real.with_file_name(name);
+            std::os::unix::fs::symlink(&real, &link).unwrap();
+            world.rig.cdi_root = link;
+        } else {
+            world.rig.cdi_root = real.with_file_name(name);
+        }
+        let (_agent, plugin) = world.agent().await;
+        let claim = world.claim("a", &["gpu-0"], &[]).await;
+        prepare(&plugin, &claim).await.unwrap();
+        let specs = || std::fs::read_dir(&world.rig.cdi_root).unwrap().count();
+        assert_eq!(specs(), 1, "{name}");
+        unprepare(&plugin, &claim).await.unwrap();
+        assert_eq!(specs(), 0, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nvml_failing_mid_call_is_an_error_for_that_claim_alone() {
     let world = World::new("2xh100").await;
     let (_agent, plugin) = world.agent().await;

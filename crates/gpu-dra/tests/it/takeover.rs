@@ -144,7 +144,9 @@ async fn incumbent_prepare_started() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn truncated_and_empty() {
-    for (state, name) in [(&b"{\"v2\": {\"prep"[..], "truncated"), (b"", "empty")] {
+    for (state, name) in
+        [(&b"{\"v2\": {\"prep"[..], "truncated"), (b"", "empty"), (b"[]", "another driver's list")]
+    {
         let world = World::new("2xh100").await;
         let held = world.claim("train", &["gpu-1"], &[]).await;
         let (mut agent, plugin) = world.agent().await;

@@ -293,3 +293,21 @@ fn a_gpu_in_shares_is_whole_by_default_and_watched_through_its_monitor() {
         built.pool.notes.iter().any(|note| note.to_string().contains("no limits before Volta"))
     );
 }
+
+/// Exporters find the hardware of a device by what is published of it.
+#[test]
+fn what_is_published_of_a_device_names_one_piece_of_hardware() {
+    let built = built([gpu("h100-80", 0), l4(1)], MigPolicy::Dynamic, &[]);
+    let mut seen = BTreeSet::new();
+    for device in built.pool.devices().filter(|device| !device.name.ends_with("-monitor")) {
+        let own = device.attributes.as_ref().unwrap();
+        let text = |key: &str| own.get(key).and_then(|value| value.string.clone());
+        let start = own.get("placementStart").and_then(|value| value.int);
+        let hardware = match text("type").as_deref() {
+            Some("gpu") => (text("uuid"), None, None),
+            _ => (text("parentUUID"), text("profile"), start),
+        };
+        assert!(hardware.0.is_some() && seen.insert(hardware), "{}", device.name);
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+}
