@@ -98,6 +98,8 @@ pub(crate) fn chart(args: &[String]) -> Result<()> {
             check_option(&helm, option).with_context(|| option.0.to_owned())?;
         }
         check_kubelet_root(&helm).context("kubelet.root")?;
+        check_nfd(&helm).context("nodes=nfd")?;
+        check_openshift(&helm).context("openshift.scc")?;
         check_network(&helm).context("NetworkPolicies")?;
         for values in REFUSED {
             let output = helm.template(&["--set", values])?;
@@ -180,6 +182,43 @@ fn check_kubelet_root(helm: &Helm) -> Result<()> {
         let outside = &named(&pod["volumes"], name)?["hostPath"]["path"];
         ensure!(*inside == path && *outside == path, "{outside} is mounted at {inside}");
     }
+    Ok(())
+}
+
+/// Any one of the labels that say that a node has NVIDIA hardware.
+fn check_nfd(helm: &Helm) -> Result<()> {
+    let objects = helm.objects(&["--set", "nodes=nfd"])?;
+    for name in ["gpu-dra-node", "gpu-dra-mps-host"] {
+        let set = objects.get(&format!("DaemonSet/{name}")).context("no DaemonSet")?;
+        let affinity = &set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
+        let terms =
+            &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        let terms = terms.as_array().context("no affinity")?;
+        let one = |key: &str| {
+            terms.iter().any(|term| {
+                let all = term["matchExpressions"].as_array();
+                all.is_some_and(|all| matches!(all.as_slice(), [only] if only["key"] == key))
+            })
+        };
+        for id in ["10de", "0302_10de", "0300_10de"] {
+            let key = format!("feature.node.kubernetes.io/pci-{id}.present");
+            ensure!(one(&key), "{name} doesn't run on nodes that have but {key}");
+        }
+    }
+    Ok(())
+}
+
+/// The bindings are there where the cluster is an OpenShift.
+fn check_openshift(helm: &Helm) -> Result<()> {
+    let binding = "RoleBinding/gpu-dra-privileged";
+    ensure!(
+        !helm.objects(&[])?.contains_key(binding),
+        "{binding} is there without being asked for"
+    );
+    let api = ["--api-versions", "security.openshift.io/v1"];
+    ensure!(helm.objects(&api)?.contains_key(binding), "{binding} is missing on an OpenShift");
+    let off = helm.objects(&[&api[..], &["--set", "openshift.scc=false"]].concat())?;
+    ensure!(!off.contains_key(binding), "{binding} is there though it is switched off");
     Ok(())
 }
 

@@ -466,6 +466,23 @@ fn shares_monitors_and_passthrough() {
     assert!(matches!(taken.notes[..], [Note::Passthrough { .. }]), "{:?}", taken.notes);
 }
 
+/// The spec of the second claim of [`incumbent_two_claims`], as the same 0.5 wrote it.
+#[test]
+fn a_state_that_is_lost_is_found_in_a_spec_as_it_was_written() {
+    let spec = String::from_utf8(file("incumbent-cdi-claim.yaml")).unwrap();
+    let uid = ClaimUid::new("3f6d9d56-3531-4f8c-9006-3673aee2dc74").unwrap();
+    let found = remains(&[(uid.clone(), spec)], &[]);
+    let taken = world(vec![gpu(6, true, &[]), gpu(7, true, &[])]).take_over(&found).unwrap();
+    let [record] = taken.records.as_slice() else { panic!("{:?}", taken.records) };
+    let [device] = record.devices.as_slice() else { panic!("{record:?}") };
+    assert_eq!((device.device.as_str(), &device.gpu), ("gpu-7", &gpu_uuid(7)));
+    let known = Checkpoint::read(&file("incumbent-two-claims.json")).unwrap();
+    let boot_id = known.boot_id.clone().unwrap();
+    let known = World { boot_id, ..world(vec![]) }.take_over(&known).unwrap();
+    let known = known.records.iter().find(|known| known.claim.uid == uid).unwrap();
+    assert_eq!(device.cdi_device, known.devices[0].cdi_device, "the same either way");
+}
+
 /// What truncated and empty files lead to: the CDI specs and the API server say it again.
 #[test]
 fn a_state_that_is_lost_is_found_in_specs_and_claims() {
