@@ -58,23 +58,23 @@ upgrade-cdi-lost() {
 upgrade-rolling() {
 	template gpu
 	sleeper old template:gpu
-	local before was number=0
+	local before was lane lanes=()
 	before=$(untouched)
 	was=$(driver_pod)
 	kubectl get resourceslices --watch-only --output-watch-events --output json >"$state/slice-events" 2>/dev/null &
 	local watcher=$!
-	sleep 1
-	driver patch daemonset gpu-dra-node --patch "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"e2e\": \"$EPOCHREALTIME\"}}}}}" >/dev/null
-	until [[ $(driver_pod) != *"$was"* ]]; do
-		((++number <= 20)) || { echo "the old pod stays: $(driver_pod)" >&2 && return 1; }
-		local group=() one
-		for one in a b c d; do
-			started_meanwhile "during-$number-$one" &
-			group+=($!)
-		done
-		for one in "${group[@]}"; do wait "$one"; done
+	for lane in a b c d; do
+		pods_come_and_go "$lane" &
+		lanes+=($!)
 	done
-	figure "pods started while the driver was replaced: $((number * 4))"
+	eventually 60 test -s "$state/came"
+	driver patch daemonset gpu-dra-node --patch "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"e2e\": \"$EPOCHREALTIME\"}}}}}" >/dev/null
+	eventually 60 replaced_driver_pod "$was"
+	: >"$state/came"
+	eventually 60 test -s "$state/came"
+	: >"$state/enough"
+	for lane in "${lanes[@]}"; do wait "$lane"; done
+	figure "pods that came and went while the driver was replaced: $(kubectl get pods --field-selector status.phase=Succeeded --output name | wc --lines)"
 	driver_ready
 	same "failed prepares" "$(kubectl get events --field-selector reason=FailedPrepareDynamicResources --output name)" ""
 	sleep 32 # so long after the last of a driver's sockets the kubelet deletes its slices
@@ -85,11 +85,18 @@ upgrade-rolling() {
 	removed pod old
 }
 
-# started_meanwhile POD: it has one GPU, and ends.
-started_meanwhile() {
-	pod "$1" "$nodes_of_gpus" template:gpu
-	same "GPUs of a pod started meanwhile" "$(output "$1" | wc --words)" 1
+# pods_come_and_go LANE: one after another has a GPU and ends, until there are enough.
+pods_come_and_go() {
+	local number=0
+	until [[ -e $state/enough ]]; do
+		((++number <= 60)) || { echo "the driver's old pod stays: $(driver_pod)" >&2 && return 1; }
+		pod "$1-$number" "$nodes_of_gpus" template:gpu
+		same "GPUs of a pod that came meanwhile" "$(output "$1-$number" | wc --words)" 1
+		echo "$1-$number" >>"$state/came"
+	done
 }
+
+replaced_driver_pod() { [[ $(driver_pod) != *"$1"* ]]; }
 
 # A pod is bound while no driver is there, as its slices stay for a while: it runs soon after the driver is back.
 upgrade-bound-while-down() {
