@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::world::PROGRAM;
 
 /// Exit code, stdout, stderr.
@@ -129,5 +131,36 @@ fn gpuclasses_are_linted() {
             "{spec}{text}"
         );
         assert!(text.contains("[gpu-class]"), "{text}");
+    }
+}
+
+/// Thousands of devices in seconds, and in what a laptop has.
+/// The times bound a build for tests on a busy machine.
+#[test]
+fn a_large_cluster_is_explained_in_bounds() {
+    let program = Path::new(PROGRAM);
+    let (code, said, errors) = call(program, &["bench", "explain", "--nodes", "400", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["devices"], 3200);
+    assert!(said["peakKib"].as_u64().unwrap() < 128 << 10, "{said}");
+    let questions = said["questions"].as_array().unwrap();
+    let verdicts: Vec<&Value> = questions.iter().map(|question| &question["verdict"]).collect();
+    assert_eq!(
+        verdicts,
+        ["doesNotFit", "doesNotFit", "doesNotFit", "doesNotFit", "stopped", "fits"]
+    );
+    assert!(
+        questions.iter().all(|question| question["groups"] == 1),
+        "equal nodes are one: {said}"
+    );
+    let seconds = questions.iter().map(|question| question["seconds"].as_f64().unwrap());
+    assert!(seconds.sum::<f64>() < 120.0, "{said}");
+
+    let (code, said, errors) = call(program, &["bench", "cel", "--millis", "20", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    for selector in said.as_array().unwrap() {
+        assert!(selector["evaluatedPerSecond"].as_f64().unwrap() > 1000.0, "{selector}");
     }
 }

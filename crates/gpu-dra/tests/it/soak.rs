@@ -77,8 +77,13 @@ async fn claims_come_and_go_under_faults_and_nothing_stays() {
     assert_eq!(disks.outside(&world), empty, "something is left");
     let (before, kinds) = (weighed.unwrap(), ["API", "NVML", "disk", "slow", "kill"]);
     println!("{cycles} claims, faults {kinds:?} {struck:?}; KiB, files: {before:?} then {after:?}");
-    for (process, before, after) in [("node", before[0], after[0]), ("mps-host", before[1], after[1])] {
-        assert!(after.0 < before.0 + GROWTH_KIB, "{process} grew: {before:?} KiB, files; {after:?}");
+    for (process, before, after) in
+        [("node", before[0], after[0]), ("mps-host", before[1], after[1])]
+    {
+        assert!(
+            after.0 < before.0 + GROWTH_KIB,
+            "{process} grew: {before:?} KiB, files; {after:?}"
+        );
         assert!(after.1 <= before.1 + 2, "{process}'s files: {before:?} then {after:?}");
     }
     assert!(struck.iter().all(|times| *times > 0), "every fault is tried: {struck:?}");
