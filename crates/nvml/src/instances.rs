@@ -19,13 +19,11 @@ pub(crate) struct Kind {
     pub(crate) id: u32,
     /// Compute slices.
     pub(crate) slices: u32,
-    /// How many instances there can be.
-    pub(crate) max: u32,
 }
 
 impl From<&MigProfile> for Kind {
     fn from(profile: &MigProfile) -> Self {
-        Self { id: profile.id, slices: profile.slices, max: profile.max_instances }
+        Self { id: profile.id, slices: profile.slices }
     }
 }
 
@@ -140,7 +138,7 @@ fn gpu_instances(
 ) -> Result<Vec<GpuInstanceInfo>, CallError> {
     let mut found = Vec::new();
     for kind in kinds {
-        for instance in raw_mig::gpu_instances(nvml, device, kind.id, kind.max)? {
+        for instance in raw_mig::gpu_instances(nvml, device, kind.id)? {
             found.extend(if_still_there(instance.info())?);
         }
     }

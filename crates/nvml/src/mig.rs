@@ -37,11 +37,7 @@ pub(crate) fn kinds(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<Kind>, CallE
     let mut kinds = Vec::new();
     for index in 0..PROFILE_COUNT {
         let info = if_there(raw::profile_info(nvml, device, index))?;
-        kinds.extend(info.map(|info| Kind {
-            id: info.id,
-            slices: info.sliceCount,
-            max: info.instanceCount,
-        }));
+        kinds.extend(info.map(|info| Kind { id: info.id, slices: info.sliceCount }));
     }
     Ok(kinds)
 }

@@ -224,9 +224,11 @@ pub(crate) fn placements(
     // the function only writes the count.
     let code = unsafe { function(device.handle(), profile_id, ptr::null_mut(), &raw mut count) };
     CallError::check(CALL, code)?;
-    let room = at_most(limits::OF_ONE_GPU, CALL, count)? as usize;
-    let mut found = vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; room];
-    // SAFETY: as above; `found` has room for the `count` that the function is told.
+    at_most(limits::OF_ONE_GPU, CALL, count)?;
+    let nowhere = sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 };
+    let mut found = vec![nowhere; limits::OF_ONE_GPU as usize];
+    // SAFETY: as above. The function writes as many placements as there are, whatever count it
+    // is told, and whatever it said before: no GPU can have more than there is room for.
     let code = unsafe { function(device.handle(), profile_id, found.as_mut_ptr(), &raw mut count) };
     CallError::check(CALL, code)?;
     found.truncate(count as usize);

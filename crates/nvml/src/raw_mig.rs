@@ -57,24 +57,24 @@ fn function<F: Copy>(
     symbol.as_ref().copied().map_err(|_| CallError::missing(call))
 }
 
-/// `nvmlDeviceGetGpuInstances`: the instances of one profile, of which the hardware allows
-/// no more than `max` (`nvmlGpuInstanceProfileInfo_t.instanceCount`).
+/// `nvmlDeviceGetGpuInstances`: the instances of one profile.
 pub(crate) fn gpu_instances<'n>(
     nvml: &'n Nvml,
     device: &Device<'_>,
     profile_id: u32,
-    max: u32,
 ) -> Result<Vec<GpuInstanceHandle<'n>>, CallError> {
     const CALL: &str = "nvmlDeviceGetGpuInstances";
     let function = function(CALL, &nvml.lib().nvmlDeviceGetGpuInstances)?;
-    let mut count = at_most(limits::OF_ONE_GPU, CALL, max)?;
-    let mut found: Vec<sys::nvmlGpuInstance_t> = vec![ptr::null_mut(); count as usize];
-    // SAFETY: prototype from the bindings, handle from the same library; the function
-    // writes at most as many handles as the profile's `instanceCount`, which is `max`.
+    let mut count = limits::OF_ONE_GPU;
+    let mut found = [ptr::null_mut(); limits::OF_ONE_GPU as usize];
+    // SAFETY: prototype from the bindings, handle from the same library. The function isn't told
+    // how much room there is; it writes as many handles as there are instances of the profile,
+    // and no GPU can have more than there is room for. What the library says elsewhere of how
+    // many these are (`instanceCount`) isn't relied upon.
     let code = unsafe { function(device.handle(), profile_id, found.as_mut_ptr(), &raw mut count) };
     CallError::check(CALL, code)?;
-    found.truncate(count as usize);
-    Ok(found.into_iter().map(|handle| GpuInstanceHandle { handle, nvml }).collect())
+    let count = at_most(limits::OF_ONE_GPU, CALL, count)? as usize;
+    Ok(found.into_iter().take(count).map(|handle| GpuInstanceHandle { handle, nvml }).collect())
 }
 
 /// `nvmlDeviceGetGpuInstanceById`.

@@ -68,7 +68,8 @@ fn problems(kind: &str, object: &Value, driver: &DriverName) -> Vec<String> {
         _ => return Vec::new(),
     };
     let at = |path: &str| object.pointer(&format!("/{}", path.replace('.', "/")));
-    let requests = path.strip_suffix("devices.config").map(|spec| format!("{spec}devices.requests"));
+    let requests =
+        path.strip_suffix("devices.config").map(|spec| format!("{spec}devices.requests"));
     let requests = requests.and_then(|path| at(&path)).and_then(Value::as_array);
     let entries = at(path).and_then(Value::as_array).into_iter().flatten().enumerate();
     let mut problems = Vec::new();

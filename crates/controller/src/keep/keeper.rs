@@ -163,9 +163,8 @@ impl Keeper {
         let at = (origin, name.clone());
         let live = self.state.device_classes.get(&name);
         let seen = live.and_then(|live| live.metadata.resource_version.clone());
-        let is_same = |attempt: &Attempt| {
-            attempt.is_last && attempt.wanted == wanted && attempt.seen == seen
-        };
+        let is_same =
+            |attempt: &Attempt| attempt.is_last && attempt.wanted == wanted && attempt.seen == seen;
         let (standing, seen) = match judge(&wanted, origin, live) {
             Judgement::Good => (Standing::Applied, seen),
             Judgement::Foreign(whose) => (Standing::Foreign(whose), seen),

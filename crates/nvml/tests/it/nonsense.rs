@@ -14,6 +14,9 @@ use crate::node::Node;
 const MANY: usize = 300;
 /// The profile 3g.40gb.
 const HALF: u32 = 9;
+/// Makes the number of instances of this profile 0, and hardly anything else of
+/// `nvmlDeviceGetGpuInstanceProfileInfo`, while there is one.
+const NO_ROOM: u64 = 0x4d_8f00;
 /// A survey takes milliseconds.
 const LONG: Duration = Duration::from_secs(10);
 
@@ -28,7 +31,7 @@ fn with_nonsense_of(function: &str, check: impl Fn(&Inventory)) {
     let whole = driver.probe().unwrap();
     drop(driver);
     let mut other = 0;
-    for seed in 0..60 {
+    for seed in (0..60).chain([NO_ROOM]) {
         let garbage =
             Fault { function: function.to_owned(), garbage: Some(seed), ..Fault::default() };
         node.control(|control| control.faults = vec![garbage]);
@@ -49,6 +52,7 @@ fn counts_that_no_hardware_has_are_not_believed() {
     for function in [
         "nvmlDeviceGetCount_v2",
         "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetGpuInstanceProfileInfo",
         "nvmlDeviceGetGpuInstanceProfileInfo*",
         "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
         "nvmlDeviceGetGpuInstances",
