@@ -15,10 +15,11 @@ mod reading;
 mod report;
 mod stored;
 mod tracker;
+mod unread;
 
 pub use event::{EventInstance, EventKind, GpuEvent};
 pub use policy::{Policy, Verdict};
-pub use reading::{HealthReading, NvLinks, RecoveryAction, RowRemap};
+pub use reading::{FailedCall, HealthReading, NvLinks, Occasion, RecoveryAction, RowRemap};
 pub use report::{Report, State, Taint};
 pub use stored::StoredError;
 pub use tracker::{Cleared, Part, Tracker, UnixSeconds};

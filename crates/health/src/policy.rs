@@ -61,6 +61,8 @@ pub struct Policy {
     pub gpu_lost: Verdict,
     /// Events of the GPU can't be had, so Xids go unseen; the incumbent warns too.
     pub unmonitored: Verdict,
+    /// The GPU's health can't be read for some rounds in a row; its state is then unknown.
+    pub unreadable: Verdict,
     /// The driver asks for a reset.
     pub action_reset: Verdict,
     /// The driver asks for a reboot.
@@ -83,9 +85,10 @@ pub struct Policy {
     pub retired_pages_pending: Verdict,
     /// NVLink links that were up are down.
     pub nvlink_down: Verdict,
-    /// After so many readings in a row in which the driver asks for nothing, at least 1, what
-    /// came by event is over, but for what evicts pods ([`Verdict::NoExecute`]): that needs a
-    /// recovery.
+    /// After so many rounds of readings in a row in which the driver asks for nothing and the
+    /// GPU reports nothing, at least 1, what came by event is over, but for what evicts pods
+    /// ([`Verdict::NoExecute`]): that needs a recovery. Readings between two rounds, because
+    /// something has happened, don't count.
     pub settled_readings: u32,
 }
 
@@ -104,6 +107,7 @@ impl Default for Policy {
             gpu_unavailable: NoExecute,
             gpu_lost: NoExecute,
             unmonitored: Warn,
+            unreadable: Warn,
             action_reset: NoExecute,
             action_reboot: NoExecute,
             action_drain_p2p: NoSchedule,

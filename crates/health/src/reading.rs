@@ -4,6 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Why a GPU is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// Its turn has come: readings of this kind have the same time between them, some seconds.
+    Round,
+    /// Something has happened on the node. How soon that is after the last reading, and how
+    /// often, says nothing of how the GPU is.
+    News,
+}
+
 /// The answers of one GPU at one moment. None always means that hardware or driver don't say,
 /// which is no news, neither good nor bad.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,9 +33,27 @@ pub struct HealthReading {
     pub retired_pages_pending: Option<bool>,
     /// NVLink; None on GPUs without, and in MIG mode, which has no use for it.
     pub nvlinks: Option<NvLinks>,
+    /// Questions that failed, though hardware and driver may have an answer. What they were
+    /// about is None above; where nothing else is told either, the GPU couldn't be read.
+    pub failed: Vec<FailedCall>,
+}
+
+/// An NVML call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The C function.
+    pub call: &'static str,
+    /// NVML's return code (`nvmlReturn_t`).
+    pub code: u32,
 }
 
 impl HealthReading {
+    /// It says nothing at all of the GPU, not even that it is there, and why not.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        *self == Self { failed: self.failed.clone(), ..Self::default() }
+    }
+
     /// The driver wants something done.
     pub(crate) fn asks_for_recovery(&self) -> bool {
         self.recovery_action.is_some_and(|action| action != RecoveryAction::Nothing)

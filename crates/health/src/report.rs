@@ -5,6 +5,7 @@ use gpu_dra_model::{DeviceKind, GpuUuid};
 
 use crate::policy::Verdict;
 use crate::tracker::{Condition, Part, Tracker, UnixSeconds};
+use crate::unread;
 
 /// The health of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Report {
     /// What is wrong and what to do, the worst first; empty where nothing is. Up to a few
     /// hundred bytes.
     pub message: String,
-    /// For the ResourceSlice: one for each key, the worst first, at most 9. Kubernetes 1.34
+    /// For the ResourceSlice: one for each key, the worst first, at most 10. Kubernetes 1.34
     /// takes 4, none with the effect `None`.
     pub taints: Vec<Taint>,
 }
@@ -22,7 +23,7 @@ pub struct Report {
 /// Whether a device works (`DRAResourceHealth`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The GPU wasn't read yet.
+    /// The GPU wasn't read yet, or can't be read.
     Unknown,
     /// It works, though there may be a message.
     Healthy,
@@ -94,6 +95,7 @@ impl Tracker {
             .collect();
         // The oldest of equals first, so that what is published doesn't change with a new one.
         wrong.sort_by_key(|(condition, verdict)| (std::cmp::Reverse(*verdict), condition.since));
+        let unread = self.unread.get(gpu).filter(|unread| unread.is_told());
         let mut taints: Vec<Taint> = Vec::new();
         for (condition, verdict) in &wrong {
             let key = condition.cause.topic().key();
@@ -106,14 +108,22 @@ impl Tracker {
                 });
             }
         }
-        let worst = wrong.first().map(|(_, verdict)| *verdict);
-        let state = match worst {
+        let mut sentences: Vec<String> =
+            wrong.iter().map(|(condition, _)| sentence(condition)).collect();
+        if let Some(unread) = unread
+            && self.policy.unreadable > Verdict::Ignore
+        {
+            let verdict = self.policy.unreadable;
+            let at = taints.partition_point(|taint| taint.verdict >= verdict);
+            taints
+                .insert(at, Taint { key: unread::KEY, value: None, verdict, since: unread.since });
+            sentences.push(unread.sentence());
+        }
+        let state = match taints.first().map(|taint| taint.verdict) {
             Some(Verdict::NoSchedule | Verdict::NoExecute) => State::Unhealthy,
-            _ if !self.read.contains(gpu) => State::Unknown,
+            _ if unread.is_some() || !self.read.contains(gpu) => State::Unknown,
             _ => State::Healthy,
         };
-        let sentences: Vec<String> =
-            wrong.iter().map(|(condition, _)| sentence(condition)).collect();
         Report { state, message: sentences.join(". "), taints }
     }
 }

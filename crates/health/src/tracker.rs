@@ -4,8 +4,9 @@
 //! It decides when something is wrong and when that is over, never how it is told. The worst
 //! stays: a milder event changes nothing. What came by event is over when the GPU has been
 //! recovered: when the driver takes back the recovery action that it asked for, when a lost
-//! GPU is back, or after a reboot; where the driver asks for nothing for some readings, also
-//! what does not keep pods from running. What is read is over when it isn't read any more.
+//! GPU is back, or after a reboot; where the driver asks for nothing for some rounds of readings
+//! and nothing happens meanwhile, also what does not keep pods from running. What is read is
+//! over when it isn't read any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::cause::{Cause, Topic};
 use crate::event::{EventInstance, EventKind, GpuEvent};
 use crate::policy::{Policy, Verdict};
-use crate::reading::{HealthReading, RecoveryAction};
+use crate::reading::{HealthReading, Occasion, RecoveryAction};
+use crate::unread::{self, Unread};
 
 /// A moment, in seconds since 1970 UTC, as whoever calls has it: a taint's `timeAdded`.
 #[derive(
@@ -74,8 +76,10 @@ pub struct Tracker {
     pub(crate) gpus: BTreeMap<GpuUuid, GpuState>,
     /// GPUs that were read since the start.
     pub(crate) read: BTreeSet<GpuUuid>,
-    /// Readings in a row in which the driver asked for nothing, since the last event.
+    /// Rounds in a row in which the driver asked for nothing, since the last event.
     quiet: BTreeMap<GpuUuid, u32>,
+    /// GPUs that couldn't be read lately. Not kept: it is about who asks as much as about them.
+    pub(crate) unread: BTreeMap<GpuUuid, Unread>,
     counts: BTreeMap<GpuUuid, BTreeMap<EventKind, u64>>,
 }
 
@@ -104,11 +108,12 @@ impl Tracker {
         let count =
             self.counts.entry(event.gpu.clone()).or_default().entry(event.kind).or_default();
         *count = count.saturating_add(1);
+        // Whatever happens: a burst ends with what is milder than what it began with.
+        self.quiet.remove(&event.gpu);
         let cause = Cause::Event(event.kind);
         if self.policy.verdict(&cause) == Verdict::Ignore {
             return false;
         }
-        self.quiet.remove(&event.gpu);
         let mut condition = Condition { cause, part: None, unplaced: None, since: now };
         if let Some(instance) = event.instance {
             condition.part = part_of(instance, instances);
@@ -117,8 +122,22 @@ impl Tracker {
         self.raise(&event.gpu, condition)
     }
 
-    /// Takes note of what a GPU says.
-    pub fn reading(&mut self, gpu: &GpuUuid, reading: &HealthReading, now: UnixSeconds) -> bool {
+    /// Takes note of what a GPU says, and why it was asked.
+    pub fn reading(
+        &mut self,
+        gpu: &GpuUuid,
+        reading: &HealthReading,
+        occasion: Occasion,
+        now: UnixSeconds,
+    ) -> bool {
+        if reading.is_void() {
+            let why = reading.failed.first().map_or_else(
+                || "NVML doesn't say why".to_owned(),
+                |failed| format!("{} answers {}", failed.call, failed.code),
+            );
+            return self.unread(gpu, &why, occasion, now);
+        }
+        let was_unread = self.unread.remove(gpu).is_some_and(|unread| unread.is_told());
         let first = reading.lost.is_some() && self.read.insert(gpu.clone());
         let before = self.gpus.get(gpu).cloned().unwrap_or_default();
         let mut state = before.clone();
@@ -132,13 +151,30 @@ impl Tracker {
         if is_back || state.recovery_is_over(reading) {
             state.end_events(|_| true);
         }
-        if self.is_settled(gpu, reading) {
+        if self.is_settled(gpu, reading, occasion) {
             state.end_events(|condition| self.judge(condition) < Verdict::NoExecute);
         }
         state.read(reading, now);
         let changed = state != before;
         self.put(gpu, state);
-        first || changed
+        first || changed || was_unread
+    }
+
+    /// Takes note that a GPU couldn't be asked, or hasn't answered. What was read of it stays,
+    /// and after some rounds in a row that is told.
+    pub fn unread(
+        &mut self,
+        gpu: &GpuUuid,
+        why: &str,
+        occasion: Occasion,
+        now: UnixSeconds,
+    ) -> bool {
+        if occasion == Occasion::News {
+            return false;
+        }
+        // It has not been quiet, as far as anybody knows.
+        self.quiet.remove(gpu);
+        self.unread.entry(gpu.clone()).or_default().again(why, now)
     }
 
     /// Takes note of whether events of a GPU can be had, and if not, why.
@@ -156,8 +192,15 @@ impl Tracker {
     /// with what has this taint key, or everything. What is still read comes again with the
     /// next reading; errors counted and links down so far are accepted.
     pub fn clear(&mut self, gpu: &GpuUuid, part: Option<&Part>, key: Option<&str>) -> Vec<Cleared> {
-        let Some(mut state) = self.gpus.remove(gpu) else { return Vec::new() };
         let mut cleared = Vec::new();
+        if part.is_none()
+            && key.is_none_or(|key| key == unread::KEY)
+            && self.unread.get(gpu).is_some_and(Unread::is_told)
+            && let Some(unread) = self.unread.remove(gpu)
+        {
+            cleared.push(Cleared { part: None, key: unread::KEY, message: unread.sentence() });
+        }
+        let Some(mut state) = self.gpus.remove(gpu) else { return cleared };
         state.conditions.retain(|condition| {
             let topic = condition.cause.topic();
             let meant = part.is_none_or(|part| condition.part == Some(*part))
@@ -180,6 +223,15 @@ impl Tracker {
         });
         self.put(gpu, state);
         cleared
+    }
+
+    /// Forgets what is counted of GPUs that aren't there: a node whose GPUs are replaced again
+    /// and again must not grow. What is wrong with them stays, as they may come back.
+    pub fn retain(&mut self, there: impl Fn(&GpuUuid) -> bool) {
+        self.read.retain(&there);
+        self.quiet.retain(|gpu, _| there(gpu));
+        self.unread.retain(|gpu, _| there(gpu));
+        self.counts.retain(|gpu, _| there(gpu));
     }
 
     /// The node was rebooted: the GPUs were reset, and what is still wrong will be read.
@@ -229,10 +281,14 @@ impl Tracker {
         changed
     }
 
-    /// Whether the driver has asked for nothing for long enough.
-    fn is_settled(&mut self, gpu: &GpuUuid, reading: &HealthReading) -> bool {
+    /// Whether the driver has asked for nothing for long enough. Only rounds count, which take
+    /// time: after each event there is a reading, and a survey of the node reads all GPUs.
+    fn is_settled(&mut self, gpu: &GpuUuid, reading: &HealthReading, occasion: Occasion) -> bool {
         if reading.recovery_action != Some(RecoveryAction::Nothing) {
             self.quiet.remove(gpu);
+            return false;
+        }
+        if occasion == Occasion::News {
             return false;
         }
         let quiet = self.quiet.entry(gpu.clone()).or_default();

@@ -22,6 +22,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::ListParams;
 
 use crate::events::{Announcer, Severity};
+use crate::run::NodeError;
 
 /// How long the API server is asked for what makes a take-over better and isn't needed.
 const ASKING: Duration = Duration::from_secs(10);
@@ -65,13 +66,14 @@ struct Known {
 
 impl TakeOver {
     /// Takes over what there is. Returns when nothing is left to take over; where that needs
-    /// NVML, it is waited for with `pause` between two looks: nobody knows what is held before.
+    /// NVML, it is waited for with `pause` between two looks, and `waits` is told why: nobody knows
+    /// what is held before.
     ///
     /// # Errors
     /// When a file can't be read or written.
-    pub(crate) async fn run(self, pause: Duration) -> Result<(), ExecuteError> {
+    pub(crate) async fn run(self, pause: Duration, waits: impl Fn(&str)) -> Result<(), NodeError> {
         let path = self.plugin_dir.join("checkpoint.json");
-        if self.files.read(&path).map_err(JournalError::from)?.is_none() {
+        if self.files.read(&path)?.is_none() {
             return Ok(());
         }
         let this = Arc::new(self);
@@ -88,6 +90,7 @@ impl TakeOver {
                 Err(needs_gpus) if !told => {
                     told = true;
                     let what = format!("{needs_gpus}; nothing is served until then");
+                    waits(&what);
                     this.announcer.announce(Severity::Warning, "TakeOverWaits", what);
                 }
                 Err(NeedsGpus) => {}
@@ -272,11 +275,9 @@ fn origins(slices: &[ResourceSlice]) -> BTreeMap<DeviceName, Origin> {
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ExecuteError> + Send + 'static,
-) -> Result<T, ExecuteError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+) -> Result<T, NodeError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|_| NodeError::Ended("the take-over from NVIDIA's driver"))??)
 }
 
 #[cfg(test)]

@@ -7,12 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gpu_dra_metrics::{Pod, PodUid};
 use gpu_dra_model::ClaimUid;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use tokio::sync::watch;
 
-/// A claim that was refused may never be heard of again. Beyond so many all are forgotten, and
-/// learned again where they are needed.
-const MOST: usize = 1024;
-
-/// Pods by claim.
+/// Pods by claim, for claims that are prepared or being prepared.
 #[derive(Debug, Default)]
 pub struct ClaimPods(Mutex<HashMap<ClaimUid, Arc<[Pod]>>>);
 
@@ -26,11 +23,7 @@ impl ClaimPods {
         let pods = users.into_iter().flatten().filter(|user| user.resource == "pods");
         let pods = pods
             .filter_map(|pod| Some(Pod { uid: PodUid::new(&pod.uid)?, name: pod.name.clone() }));
-        let mut known = self.lock();
-        if known.len() >= MOST {
-            known.clear();
-        }
-        known.insert(claim.clone(), pods.collect());
+        self.lock().insert(claim.clone(), pods.collect());
     }
 
     /// Those of a claim; none where they aren't known.
@@ -47,13 +40,45 @@ impl ClaimPods {
         names.join(",")
     }
 
-    /// The claim is not prepared any more.
+    /// The claim is not prepared, or not any more.
     pub fn forget(&self, claim: &ClaimUid) {
         self.lock().remove(claim);
+    }
+
+    /// Forgets claims that aren't held, such as those that another process has ended.
+    pub fn retain(&self, is_held: impl Fn(&ClaimUid) -> bool) {
+        self.lock().retain(|claim, _| is_held(claim));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClaimUid, Arc<[Pod]>>> {
         // Nothing in here can panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What follows when a claim has given back what it held, whoever has ended it.
+#[derive(Debug, Clone, Default)]
+pub struct Released {
+    /// Changes with each.
+    changed: watch::Sender<()>,
+    pods: Arc<ClaimPods>,
+}
+
+impl Released {
+    /// The claim holds nothing any more: who waits for its devices looks again.
+    pub fn note(&self, claim: &ClaimUid) {
+        self.pods.forget(claim);
+        self.changed.send_replace(());
+    }
+
+    /// Changes whenever a claim has given back what it held.
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The pods of claims.
+    #[must_use]
+    pub fn pods(&self) -> &Arc<ClaimPods> {
+        &self.pods
     }
 }

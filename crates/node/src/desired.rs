@@ -8,12 +8,14 @@ use gpu_dra_model::Inventory;
 use gpu_dra_slices::{Names, PackedPool, Policy, build};
 use tokio::sync::watch;
 
+use crate::crew::Crew;
 use crate::health::ToldReceiver;
 use crate::node_watch::NodeSeen;
 
 /// The pools to be published, for as long as there are both news and a publisher: nothing before
 /// the Node is known, and an empty pool while a device plugin has the GPUs.
 pub(crate) fn desired(
+    crew: &Crew,
     mut told: ToldReceiver,
     mut node: watch::Receiver<Option<NodeSeen>>,
 ) -> watch::Receiver<Option<Arc<PackedPool>>> {
@@ -21,7 +23,7 @@ pub(crate) fn desired(
     let nothing =
         build(&Inventory::default(), &Names::default(), &Policy::default(), &BTreeSet::new());
     let nothing = Arc::new(PackedPool::new(&nothing.pool));
-    tokio::spawn(async move {
+    crew.spawn("choosing what is published", async move {
         loop {
             let pool = told.borrow_and_update().as_ref().map(|told| Arc::clone(&told.pool));
             let pool = match node.borrow_and_update().as_ref() {

@@ -10,27 +10,23 @@ use std::sync::Arc;
 
 use gpu_dra_executor::Journal;
 use gpu_dra_health::{
-    Cleared, EventKind, GpuEvent, HealthReading, Part, Policy, Report, State, Taint, Tracker,
-    UnixSeconds, Verdict,
+    Cleared, EventKind, GpuEvent, HealthReading, Occasion, Part, Policy, Report, Tracker,
+    UnixSeconds,
 };
 use gpu_dra_host::{FileError, Files};
 use gpu_dra_model::inventory::{GpuInstance, Mig};
 use gpu_dra_model::{BootId, DeviceKind, DeviceName, GpuUuid};
 use gpu_dra_nvml::{Gpus, Heard, OpenError, Watching};
-use gpu_dra_slices::{PackError, PackedPool, tainted};
-use k8s_openapi::api::resource::v1::DeviceTaint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use gpu_dra_slices::PackedPool;
 use tokio::sync::watch;
 
+use crate::asking::{self, Asker};
 use crate::clear_request::{ClearRequest, Target};
-use crate::events::{Announcer, Severity};
+use crate::events::{Announcer, Happening, Severity};
 use crate::health_news::{Change, Reports, changes};
 use crate::health_store::HealthStore;
+use crate::health_taints::{keep_out, with_taints};
 use crate::survey::Survey;
-
-/// On devices of GPUs that don't answer, where nothing worse is known.
-const UNAVAILABLE: &str = "gpu.nvidia.com/unavailable";
 
 /// What the health watch hears of.
 #[derive(Debug)]
@@ -84,7 +80,7 @@ pub struct Parts<'a> {
 
 /// The health of this node's GPUs.
 pub struct HealthWatch {
-    gpus: Arc<dyn Gpus>,
+    gpus: Asker,
     journal: Arc<Journal>,
     announcer: Announcer,
     tracker: Tracker,
@@ -111,7 +107,7 @@ impl HealthWatch {
         let (store, tracker) = HealthStore::open(files, dir, boot_id, policy)?;
         let (told, receiver) = watch::channel(None);
         let watch = Self {
-            gpus,
+            gpus: Asker::new(gpus, asking::PATIENCE),
             journal,
             announcer,
             tracker,
@@ -131,12 +127,12 @@ impl HealthWatch {
         match news {
             News::Survey(survey) => {
                 self.survey(survey, now);
-                self.read_all(now);
+                self.read_each(Occasion::News, now);
             }
             News::Heard(Heard::Event(event)) => {
                 self.event(&event, now);
                 self.tell();
-                if self.read(&event.gpu, now) {
+                if self.read(&event.gpu, Occasion::News, now) {
                     self.tell();
                 }
             }
@@ -159,14 +155,19 @@ impl HealthWatch {
         }
     }
 
-    /// Asks every GPU how it is, and tells what is new.
+    /// Asks every GPU how it is, and tells what is new: one round, of which each has the same
+    /// time to the next.
     pub fn read_all(&mut self, now: UnixSeconds) {
+        self.read_each(Occasion::Round, now);
+    }
+
+    fn read_each(&mut self, occasion: Occasion, now: UnixSeconds) {
         let Some(survey) = self.survey.clone() else { return };
         // A driver that isn't there must not be opened for this; one without GPUs has lost them.
         if survey.trouble.is_none() || !survey.missing.is_empty() {
             let there = survey.inventory.gpus.iter().map(|gpu| &gpu.uuid);
             for gpu in there.chain(&survey.missing) {
-                self.read(gpu, now);
+                self.read(gpu, occasion, now);
             }
         }
         self.tell();
@@ -182,6 +183,11 @@ impl HealthWatch {
         self.missing_since.retain(|gpu, _| survey.missing.contains(gpu));
         for gpu in &survey.missing {
             self.missing_since.entry(gpu.clone()).or_insert(now);
+        }
+        if survey.trouble.is_none() {
+            let is_there =
+                |gpu: &GpuUuid| survey.inventory.gpu(gpu).is_some() || survey.missing.contains(gpu);
+            self.tracker.retain(is_there);
         }
         // Devices that are new are no news, nor is what was wrong before a restart.
         let known = std::mem::take(&mut self.reports);
@@ -210,15 +216,19 @@ impl HealthWatch {
     }
 
     /// The GPU's instances now, or as they were seen last.
-    fn instances(&self, gpu: &GpuUuid) -> Vec<GpuInstance> {
+    fn instances(&mut self, gpu: &GpuUuid) -> Vec<GpuInstance> {
+        let uuid = gpu.clone();
+        let why = match self.gpus.ask(gpu, move |gpus| gpus.gpu_instances(&uuid)) {
+            Ok(Ok(instances)) => return instances,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!(%gpu, error = why, "instances are taken from the last survey");
         let seen = self.survey.as_ref().and_then(|survey| survey.inventory.gpu(gpu));
-        self.gpus.gpu_instances(gpu).unwrap_or_else(|error| {
-            tracing::debug!(%gpu, %error, "instances are taken from the last survey");
-            match seen.map(|gpu| &gpu.mig) {
-                Some(Mig::Supported { instances, .. }) => instances.clone(),
-                Some(Mig::Unsupported) | None => Vec::new(),
-            }
-        })
+        match seen.map(|gpu| &gpu.mig) {
+            Some(Mig::Supported { instances, .. }) => instances.clone(),
+            Some(Mig::Unsupported) | None => Vec::new(),
+        }
     }
 
     fn watching(&mut self, watching: &Watching, now: UnixSeconds) {
@@ -233,25 +243,32 @@ impl HealthWatch {
     }
 
     /// Asks one GPU. True if that is news.
-    fn read(&mut self, gpu: &GpuUuid, now: UnixSeconds) -> bool {
-        let reading = match self.gpus.health(gpu) {
+    fn read(&mut self, gpu: &GpuUuid, occasion: Occasion, now: UnixSeconds) -> bool {
+        let uuid = gpu.clone();
+        let why = match self.gpus.ask(gpu, move |gpus| gpus.health(&uuid)) {
+            Ok(Ok(reading)) => return self.reading(gpu, &reading, occasion, now),
             // A driver that has no GPU at all.
-            Err(OpenError::NoGpus | OpenError::GpusUnused { .. }) => {
-                Ok(HealthReading { lost: Some(true), ..HealthReading::default() })
+            Ok(Err(OpenError::NoGpus | OpenError::GpusUnused { .. })) => {
+                let lost = HealthReading { lost: Some(true), ..HealthReading::default() };
+                return self.reading(gpu, &lost, occasion, now);
             }
-            answer => answer,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
         };
-        match reading {
-            Ok(reading) => {
-                let is_news = self.tracker.reading(gpu, &reading, now);
-                self.register |= is_news;
-                is_news
-            }
-            Err(error) => {
-                tracing::debug!(%gpu, %error, "no health reading");
-                false
-            }
-        }
+        tracing::debug!(%gpu, error = why, "no health reading");
+        self.tracker.unread(gpu, &why, occasion, now)
+    }
+
+    fn reading(
+        &mut self,
+        gpu: &GpuUuid,
+        reading: &HealthReading,
+        occasion: Occasion,
+        now: UnixSeconds,
+    ) -> bool {
+        let is_news = self.tracker.reading(gpu, reading, occasion, now);
+        self.register |= is_news && !reading.is_void();
+        is_news
     }
 
     /// Does what a person has asked for.
@@ -309,7 +326,7 @@ impl HealthWatch {
         let Some(survey) = self.survey.clone() else { return };
         let reports = self.reports_of(&survey);
         for change in changes(&self.reports, &reports, &survey.view.devices) {
-            self.announce(&change);
+            self.announce(change);
         }
         self.reports.clone_from(&reports);
         self.store.save(&self.tracker);
@@ -326,22 +343,18 @@ impl HealthWatch {
     }
 
     /// On the Node, and on the pods that have one of the devices.
-    fn announce(&self, change: &Change) {
-        let Change { severity, reason, devices, message } = change;
+    fn announce(&self, change: Change) {
+        let Change { severity, reason, devices, since, message } = change;
         let records = self.journal.all().unwrap_or_else(|error| {
             tracing::warn!(%error, "whose devices they are can't be read");
             Vec::new()
         });
-        let mut holders = records
+        let holders = records
             .iter()
-            .filter(|record| record.devices.iter().any(|held| devices.contains(&held.device)))
-            .peekable();
-        if holders.peek().is_none() {
-            self.announcer.announce(*severity, reason, message.clone());
-        }
-        for record in holders {
-            self.announcer.announce_to(&record.claim, *severity, reason, message.clone());
-        }
+            .filter(|record| record.devices.iter().any(|held| devices.contains(&held.device)));
+        let claims = holders.map(|record| record.claim.clone()).collect();
+        let since = Some(since.0);
+        self.announcer.tell(Happening { severity, reason, claims, since, message });
     }
 }
 
@@ -356,40 +369,5 @@ fn parts(kind: &DeviceKind) -> Vec<Option<Part>> {
         DeviceKind::Partition { partition, .. } => {
             vec![Some(Part { placement: partition.placement, compute: None })]
         }
-    }
-}
-
-/// Nobody must get a device that doesn't answer, whatever the policy says.
-fn keep_out(report: &mut Report, since: UnixSeconds) {
-    if report.taints.iter().any(|taint| taint.verdict >= Verdict::NoSchedule) {
-        return;
-    }
-    let verdict = Verdict::NoSchedule;
-    report.taints.insert(0, Taint { key: UNAVAILABLE, value: None, verdict, since });
-    report.state = State::Unhealthy;
-    if report.message.is_empty() {
-        "the GPU doesn't answer; see nvidia-smi on the node".clone_into(&mut report.message);
-    }
-}
-
-/// The pool of the survey itself where nothing is tainted.
-fn with_taints(pool: &Arc<PackedPool>, reports: &Reports) -> Result<Arc<PackedPool>, PackError> {
-    let taints: BTreeMap<_, _> = reports
-        .iter()
-        .filter(|(_, report)| !report.taints.is_empty())
-        .map(|(name, report)| (name.clone(), report.taints.iter().map(device_taint).collect()))
-        .collect();
-    if taints.is_empty() {
-        return Ok(Arc::clone(pool));
-    }
-    Ok(Arc::new(PackedPool::new(&tainted(&pool.unpack()?, &taints))))
-}
-
-fn device_taint(taint: &Taint) -> DeviceTaint {
-    DeviceTaint {
-        key: taint.key.to_owned(),
-        value: taint.value.clone(),
-        effect: taint.effect().to_owned(),
-        time_added: Timestamp::from_second(taint.since.0).ok().map(Time),
     }
 }

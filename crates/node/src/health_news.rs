@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu_dra_health::{Report, Taint, Verdict};
+use gpu_dra_health::{Report, Taint, UnixSeconds, Verdict};
 use gpu_dra_model::{DeviceKind, DeviceName, GpuUuid};
 
 use crate::events::Severity;
@@ -17,6 +17,8 @@ pub(crate) struct Change {
     pub(crate) severity: Severity,
     pub(crate) reason: &'static str,
     pub(crate) devices: Vec<DeviceName>,
+    /// Since when it was so, which tells it from the same at another time.
+    pub(crate) since: UnixSeconds,
     pub(crate) message: String,
 }
 
@@ -36,22 +38,24 @@ pub(crate) fn changes(
     after: &Reports,
     kinds: &BTreeMap<DeviceName, DeviceKind>,
 ) -> Vec<Change> {
-    let mut topics: BTreeMap<Topic, Vec<DeviceName>> = BTreeMap::new();
+    let mut topics: BTreeMap<Topic, (UnixSeconds, Vec<DeviceName>)> = BTreeMap::new();
     for (name, now) in after {
         let (Some(then), Some(kind)) = (before.get(name), kinds.get(name)) else { continue };
         if matches!(kind, DeviceKind::Monitor { .. }) {
             continue;
         }
         let come = now.taints.iter().filter(|taint| !then.taints.iter().any(|t| same(t, taint)));
-        let come = come.map(|t| (t.key, Some((t.value.clone(), t.verdict)), &now.message));
+        let come = come.map(|t| (t, Some((t.value.clone(), t.verdict)), &now.message));
         let gone = then.taints.iter().filter(|t| now.taints.iter().all(|now| now.key != t.key));
-        let gone = gone.map(|t| (t.key, None, &then.message));
-        for (key, come, why) in come.chain(gone) {
-            let topic = Topic { gpu: kind.gpu().clone(), key, come, why: why.clone() };
-            topics.entry(topic).or_default().push(name.clone());
+        let gone = gone.map(|t| (t, None, &then.message));
+        for (taint, come, why) in come.chain(gone) {
+            let topic = Topic { gpu: kind.gpu().clone(), key: taint.key, come, why: why.clone() };
+            let (since, devices) = topics.entry(topic).or_default();
+            *since = taint.since.max(*since);
+            devices.push(name.clone());
         }
     }
-    topics.into_iter().map(|(topic, devices)| change(topic, devices)).collect()
+    topics.into_iter().map(|(topic, (since, devices))| change(topic, since, devices)).collect()
 }
 
 /// The same is wrong, since whenever.
@@ -59,7 +63,7 @@ fn same(a: &Taint, b: &Taint) -> bool {
     (a.key, &a.value, a.verdict) == (b.key, &b.value, b.verdict)
 }
 
-fn change(topic: Topic, devices: Vec<DeviceName>) -> Change {
+fn change(topic: Topic, since: UnixSeconds, devices: Vec<DeviceName>) -> Change {
     let Topic { gpu, key, come, why } = topic;
     let first = devices.first().map(DeviceName::as_str).unwrap_or_default();
     let whom = match devices.len() {
@@ -68,7 +72,7 @@ fn change(topic: Topic, devices: Vec<DeviceName>) -> Change {
     };
     let (severity, reason, message) = match come {
         Some((value, verdict)) => {
-            let taint = Taint { key, value, verdict, since: Default::default() };
+            let taint = Taint { key, value, verdict, since };
             let value = taint.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
             let reason = match verdict {
                 Verdict::Ignore | Verdict::Warn => "DeviceWarning",
@@ -82,5 +86,5 @@ fn change(topic: Topic, devices: Vec<DeviceName>) -> Change {
             (Severity::Normal, "DeviceTaintGone", message)
         }
     };
-    Change { severity, reason, devices, message }
+    Change { severity, reason, devices, since, message }
 }

@@ -10,9 +10,9 @@ use gpu_dra_health::{Policy, UnixSeconds};
 use gpu_dra_model::NodeName;
 use gpu_dra_nvml::{Driver, Events, Heard};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::clear_request;
+use crate::crew::Crew;
 use crate::health::{HealthWatch, News, ToldReceiver};
 use crate::metrics::EventMetrics;
 use crate::survey::Survey;
@@ -23,22 +23,21 @@ const READINGS_PER_REQUEST: u32 = 3;
 /// A health watch at work; it ends when this is dropped.
 pub(crate) struct HealthTask {
     news: Sender<News>,
-    /// Ends only if the watch has failed inside.
-    pub(crate) thread: JoinHandle<()>,
-    others: [JoinHandle<()>; 2],
+    /// When the last round of readings ended.
+    pub(crate) rounds: watch::Receiver<Instant>,
 }
 
 impl Drop for HealthTask {
     fn drop(&mut self) {
         // An error says that it has ended by itself.
         drop(self.news.send(News::Stop));
-        self.others.iter().for_each(JoinHandle::abort);
     }
 }
 
 /// Starts it. GPUs are read each `interval`; their events are counted, with what the policy
 /// does about them.
 pub(crate) fn start(
+    crew: &Crew,
     watch: HealthWatch,
     told: ToldReceiver,
     driver: Arc<Driver>,
@@ -49,28 +48,34 @@ pub(crate) fn start(
 ) -> io::Result<HealthTask> {
     let (news, receiver) = mpsc::channel();
     let heard = news.clone();
+    let duty = crew.duty("listening to the GPUs' events");
     let events = Events::start(driver, move |said| {
+        // It is there for as long as this is.
+        let _duty = &duty;
         if let Heard::Event(event) = &said {
             counted.note(event, policy.event(event.kind));
         }
         // An error says that nobody listens any more.
         drop(heard.send(News::Heard(said)));
     })?;
-    let thread = tokio::task::spawn_blocking(move || run(watch, &receiver, &events, interval));
-    let others = [
-        tokio::spawn(hand_on(survey, news.clone())),
-        tokio::spawn(clear_request::follow(
-            client,
-            node,
-            told,
-            news.clone(),
-            interval * READINGS_PER_REQUEST,
-        )),
-    ];
-    Ok(HealthTask { news, thread, others })
+    let (round, rounds) = watch::channel(Instant::now());
+    crew.spawn_blocking("the health watch", move || {
+        run(watch, &receiver, &events, interval, &round);
+    });
+    crew.spawn("handing surveys on to health", hand_on(survey, news.clone()));
+    let requests =
+        clear_request::follow(client, node, told, news.clone(), interval * READINGS_PER_REQUEST);
+    crew.spawn("looking for requests to clear", requests);
+    Ok(HealthTask { news, rounds })
 }
 
-fn run(mut watch: HealthWatch, news: &Receiver<News>, events: &Events, interval: Duration) {
+fn run(
+    mut watch: HealthWatch,
+    news: &Receiver<News>,
+    events: &Events,
+    interval: Duration,
+    round: &watch::Sender<Instant>,
+) {
     let mut next = Instant::now() + interval;
     loop {
         match news.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -81,6 +86,7 @@ fn run(mut watch: HealthWatch, news: &Receiver<News>, events: &Events, interval:
         // Also where news never stop.
         if Instant::now() >= next {
             watch.read_all(now());
+            round.send_replace(Instant::now());
             next = Instant::now() + interval;
         }
         if watch.must_register() {

@@ -17,9 +17,11 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod asking;
 pub mod claim_pods;
 pub mod claim_source;
 pub mod clear_request;
+mod crew;
 mod desired;
 pub mod events;
 pub mod health;
@@ -27,6 +29,7 @@ mod health_news;
 mod health_run;
 mod health_store;
 mod health_stream;
+mod health_taints;
 pub mod http;
 mod known_gpus;
 pub mod machine;
@@ -39,6 +42,7 @@ pub mod readiness;
 mod recovery;
 pub mod requirements;
 mod run;
+pub mod runtime_config;
 pub mod service;
 pub mod settings;
 mod small;

@@ -38,8 +38,9 @@ pub struct Readiness {
 /// What the parts say at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// All parts are as they should be. A node without a driver is ready: it serves what it
-    /// has, and a rollout must not wait for a driver to be installed.
+    /// All parts are as they should be. A node without a driver, or without a GPU for it, is
+    /// ready: it serves what it has, and a rollout must not wait for a driver to be installed.
+    /// One whose driver doesn't work isn't.
     pub ready: bool,
     /// Why the process is of no more use as it is, in a sentence; None where it is well.
     pub stuck: Option<String>,
@@ -58,7 +59,7 @@ impl Readiness {
         let gpus = match (&stuck, survey.as_deref()) {
             (Some(stuck), _) => stuck.clone(),
             (None, None) => "not looked at yet".to_owned(),
-            (None, Some(Survey { trouble: Some(trouble), .. })) => trouble.clone(),
+            (None, Some(Survey { trouble: Some(trouble), .. })) => trouble.to_string(),
             (None, Some(survey)) => format!(
                 "{} GPUs answer, {} don't",
                 survey.inventory.gpus.len(),
@@ -78,7 +79,7 @@ impl Readiness {
             ready: is_ours
                 && registration.is_registered()
                 && published.in_sync
-                && survey.is_some()
+                && survey.as_deref().is_some_and(is_driver_well)
                 && stuck.is_none(),
             stuck,
             sentences: vec![
@@ -90,21 +91,35 @@ impl Readiness {
         }
     }
 
-    /// A call of NVML's that doesn't come back holds up claims on its GPU and the survey. Often
-    /// another process gets an answer; where the kernel driver hangs, none does until a reboot.
     fn stuck(&self) -> Option<String> {
-        let (operation, time) = self.flights.oldest()?;
-        (time > self.nvml_patience).then(|| {
-            format!(
-                "NVML has not come back from {operation} for {} s; see `dmesg | grep NVRM`, and \
-                 reboot the node if a restart of this pod doesn't help",
-                time.as_secs()
-            )
-        })
+        stuck(&self.flights, self.nvml_patience)
     }
 }
 
+fn is_driver_well(survey: &Survey) -> bool {
+    survey.trouble.as_ref().is_none_or(|trouble| trouble.is_driver_absent)
+}
+
+/// A call of NVML's that doesn't come back holds up claims on its GPU and the survey. Often
+/// another process gets an answer; where the kernel driver hangs, none does until a reboot.
+pub(crate) fn stuck(flights: &Flights, patience: Duration) -> Option<String> {
+    let (operation, time) = flights.oldest()?;
+    (time > patience).then(|| {
+        format!(
+            "NVML has not come back from {operation} for {} s; see `dmesg | grep NVRM`, and \
+             reboot the node if a restart of this pod doesn't help",
+            time.as_secs()
+        )
+    })
+}
+
 impl Report {
+    /// While the agent starts, which may take for as long as what it waits for.
+    #[must_use]
+    pub fn starting(waits: &str, stuck: Option<String>) -> Self {
+        Self { ready: false, stuck, sentences: vec![("start", waits.to_owned())] }
+    }
+
     /// While somebody else has our name.
     #[must_use]
     pub fn held_off(by: &Neighbour) -> Self {
@@ -123,7 +138,7 @@ impl fmt::Display for Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -133,11 +148,12 @@ mod tests {
     use gpu_dra_testkit::{POOL, driver};
 
     use super::*;
+    use crate::survey::Trouble;
 
-    fn survey(trouble: Option<&str>) -> Arc<Survey> {
+    pub(crate) fn survey(trouble: Option<Trouble>) -> Survey {
         let inventory = Inventory::default();
         let pool = build(&inventory, &Names::default(), &Policy::default(), &BTreeSet::new()).pool;
-        Arc::new(Survey {
+        Survey {
             inventory,
             pool: Arc::new(PackedPool::new(&pool)),
             view: NodeView {
@@ -146,9 +162,9 @@ mod tests {
                 gpus: Default::default(),
                 boot_id: BootId::new("11111111-2222-3333-4444-555555555555").unwrap(),
             },
-            trouble: trouble.map(str::to_owned),
+            trouble,
             missing: BTreeSet::new(),
-        })
+        }
     }
 
     /// A node on which all is well.
@@ -157,7 +173,7 @@ mod tests {
             paths: Paths::new(Path::new("/var/lib/kubelet"), &driver(), None).unwrap(),
             registration: watch::channel(RegistrationState::Registered).1,
             published: watch::channel(PublishStatus { in_sync: true, ..Default::default() }).1,
-            survey: watch::channel(Some(survey(None))).1,
+            survey: watch::channel(Some(Arc::new(survey(None)))).1,
             node: watch::channel(Some(NodeSeen::default())).1,
             flights: Arc::default(),
             nvml_patience: Duration::from_millis(20),
@@ -167,13 +183,6 @@ mod tests {
     #[test]
     fn ready_is_all_parts_and_each_says_what_is_wrong() {
         assert!(well().report().ready, "{}", well().report());
-        let no_driver = Readiness {
-            survey: watch::channel(Some(survey(Some("the driver is not loaded")))).1,
-            ..well()
-        };
-        let report = no_driver.report();
-        assert!(report.ready && report.to_string().contains("gpus: the driver is not loaded"));
-
         let refused = RegistrationState::Refused { error: "no".to_owned() };
         for (not_ready, part) in [
             (Readiness { registration: watch::channel(refused).1, ..well() }, "kubelet"),
@@ -191,6 +200,21 @@ mod tests {
             let changed: Vec<_> =
                 is.zip(was).filter(|(is, was)| is != was).map(|(is, _)| is.0).collect();
             assert_eq!(changed, [part]);
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_driver_is_ready_and_one_whose_driver_does_not_work_is_not() {
+        for (is_driver_absent, sentence) in [
+            (true, "the NVIDIA kernel driver is not loaded"),
+            (false, "NVIDIA library 570.1 doesn't match kernel driver 550.2"),
+        ] {
+            let trouble = Trouble { sentence: sentence.to_owned(), is_driver_absent };
+            let survey = watch::channel(Some(Arc::new(survey(Some(trouble))))).1;
+            let report = Readiness { survey, ..well() }.report();
+            assert_eq!(report.ready, is_driver_absent, "{report}");
+            assert!(report.to_string().contains(&format!("gpus: {sentence}")), "{report}");
+            assert_eq!(report.stuck, None, "a restart wouldn't help");
         }
     }
 

@@ -1,11 +1,15 @@
-//! What the node must have for claims to work, as far as its Node says: versions of the kubelet,
-//! the container runtime and the kernel.
+//! What the node must have for claims to work, as far as its Node and the files of its container
+//! runtime say: versions of the kubelet, the runtime and the kernel, and CDI.
 //!
 //! A shortfall keeps nothing from running: it is told, because what it leads to (containers that
-//! don't start) is told far from its cause. Whether CDI is on can't be asked without the
-//! runtime's socket, which is as good as root on the node; its version says it for most.
+//! don't start) is told far from its cause. Whether CDI is on is never asked through the
+//! runtime's socket, which is as good as root on the node.
+
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
+
+use crate::runtime_config::RuntimeConfig;
 
 /// Major and minor.
 type Version = (u32, u32);
@@ -16,6 +20,8 @@ const KUBELET: Version = (1, 35);
 const KERNEL: Version = (5, 6);
 /// containerd from which `enable_cdi` is on by default, and from which it exists.
 const CONTAINERD: (Version, Version) = ((2, 0), (1, 7));
+/// Where runtimes look for CDI specs unless they are told otherwise.
+const CDI_SPEC_DIRS: [&str; 2] = ["/etc/cdi", "/run/cdi"];
 /// CRI-O from which the kubelet's CDI devices (CRI's `CDIDevices`) are injected.
 const CRIO: Version = (1, 27);
 
@@ -48,10 +54,6 @@ fn runtime(text: &str) -> Option<String> {
         "containerd" if is? < CONTAINERD.1 => Some(format!(
             "containerd {number} knows no CDI: containers with GPUs won't start; use 2.0 or newer"
         )),
-        "containerd" if is? < CONTAINERD.0 => Some(format!(
-            "containerd {number} has CDI off unless its config has enable_cdi = true (of the CRI \
-             plugin): if it hasn't, containers with GPUs won't start"
-        )),
         "cri-o" if is? < CRIO => Some(format!(
             "CRI-O {number} doesn't inject the kubelet's CDI devices: use {}.{} or newer",
             CRIO.0, CRIO.1
@@ -63,6 +65,70 @@ fn runtime(text: &str) -> Option<String> {
         ),
         _ => None,
     }
+}
+
+/// Why CDI specs in `cdi_root` reach no container, as far as the runtime's version and its
+/// configuration say; either may not be known.
+#[must_use]
+pub fn cdi(
+    runtime_version: &str,
+    config: Option<&RuntimeConfig>,
+    cdi_root: &Path,
+) -> Option<String> {
+    let (name, number) = runtime_version.split_once("://").unwrap_or_default();
+    let is = version(number);
+    let is_containerd = name == "containerd";
+    let is_off_by_default =
+        is_containerd && is.is_some_and(|is| is >= CONTAINERD.1 && is < CONTAINERD.0);
+    if is_off_by_default && config.is_none() {
+        return Some(format!(
+            "containerd {number} has CDI off unless its config has enable_cdi = true (of the CRI \
+             plugin): if it hasn't, containers with GPUs won't start"
+        ));
+    }
+    let config = config?;
+    // CRI-O has no such switch; what is left of a containerd beside it is of no matter.
+    match &config.enable_cdi {
+        Some((false, file)) if is_containerd || name.is_empty() => {
+            return Some(format!(
+                "{} has enable_cdi = false: containers with GPUs won't start; set it to true and \
+                 restart containerd",
+                file.display()
+            ));
+        }
+        None if is_off_by_default => {
+            return Some(format!(
+                "containerd {number} has CDI off, since its config has no enable_cdi: containers \
+                 with GPUs won't start; set enable_cdi = true for the CRI plugin and restart it"
+            ));
+        }
+        _ => {}
+    }
+    let root = resolved(&cdi_root.to_string_lossy());
+    match &config.cdi_spec_dirs {
+        Some((dirs, file)) if dirs.iter().all(|dir| resolved(dir) != root) => Some(format!(
+            "cdi_spec_dirs of {} lacks {}: containers with GPUs won't start; add it there, or \
+             give one of its folders as GPU_DRA_CDI_ROOT",
+            file.display(),
+            cdi_root.display()
+        )),
+        None if matches!(name, "containerd" | "cri-o")
+            && CDI_SPEC_DIRS.iter().all(|dir| *dir != root) =>
+        {
+            Some(format!(
+                "{name} looks for CDI specs in /etc/cdi and /var/run/cdi, not in {}: add it to \
+                 cdi_spec_dirs of its config, or set GPU_DRA_CDI_ROOT to one of them",
+                cdi_root.display()
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// `/var/run` is `/run` on every host with a container runtime.
+fn resolved(dir: &str) -> String {
+    let dir = dir.trim_end_matches('/');
+    dir.strip_prefix("/var/run/").map_or_else(|| dir.to_owned(), |rest| format!("/run/{rest}"))
 }
 
 /// The first two numbers of `v1.36.3`, `2.1.0-rc.1`, `6.1.0-44-amd64`.
@@ -89,7 +155,7 @@ mod tests {
             (2, "containerd://2.0.0", None),
             (2, "containerd://v2.1.3-k3s1", None),
             (2, "containerd://2.1.0-rc.1", None),
-            (2, "containerd://1.7.24", Some("enable_cdi = true")),
+            (2, "containerd://1.7.24", None),
             (2, "containerd://1.6.36", Some("containerd 1.6.36 knows no CDI")),
             (2, "containerd://unknown", None),
             (2, "cri-o://1.30.1", None),
@@ -115,6 +181,71 @@ mod tests {
                 None => assert_eq!(said, [""; 0], "{text}"),
                 Some(part) => {
                     assert!(said.len() == 1 && said[0].contains(part), "{text}: {said:?}");
+                }
+            }
+        }
+    }
+
+    fn config(text: &str) -> RuntimeConfig {
+        let mut config = RuntimeConfig::default();
+        config.add(text, Path::new("/etc/containerd/config.toml"));
+        config
+    }
+
+    /// Field report N35.
+    #[test]
+    fn n35_cdi_that_is_off_or_looks_elsewhere_is_said() {
+        let ours = "/var/run/cdi";
+        for (runtime, text, root, said) in [
+            ("containerd://2.1.3", None, ours, None),
+            ("containerd://1.7.24", None, ours, Some("if it hasn't, containers")),
+            (
+                "containerd://1.7.24",
+                Some("version = 2"),
+                ours,
+                Some("its config has no enable_cdi"),
+            ),
+            ("containerd://1.7.24", Some("enable_cdi = true"), ours, None),
+            (
+                "containerd://1.7.24",
+                Some("enable_cdi = false"),
+                ours,
+                Some("config.toml has enable_cdi = false"),
+            ),
+            ("containerd://2.1.3", Some("version = 3"), ours, None),
+            ("containerd://2.1.3", Some("enable_cdi = false"), ours, Some("enable_cdi = false")),
+            ("containerd://2.1.3", Some("cdi_spec_dirs = ['/run/cdi/']"), ours, None),
+            ("containerd://2.1.3", Some("cdi_spec_dirs = ['/var/run/cdi']"), "/run/cdi", None),
+            (
+                "containerd://2.1.3",
+                Some("cdi_spec_dirs = ['/etc/cdi']"),
+                ours,
+                Some("lacks /var/run/cdi"),
+            ),
+            ("containerd://2.1.3", Some("cdi_spec_dirs = ['/opt/cdi']"), "/opt/cdi", None),
+            ("containerd://2.1.3", Some("version = 3"), "/opt/cdi", Some("not in /opt/cdi")),
+            // Without a config nobody knows where it looks.
+            ("containerd://2.1.3", None, "/opt/cdi", None),
+            (
+                "cri-o://1.30.1",
+                Some("cdi_spec_dirs = ['/etc/cdi']"),
+                ours,
+                Some("lacks /var/run/cdi"),
+            ),
+            ("cri-o://1.30.1", Some("enable_cdi = false"), ours, None),
+            ("isulad://2.1", Some("version = 3"), "/opt/cdi", None),
+            // Nobody has asked the API server.
+            ("", Some("enable_cdi = false"), ours, Some("enable_cdi = false")),
+            ("", Some("version = 2"), ours, None),
+            ("", None, ours, None),
+        ] {
+            let config = text.map(config);
+            let found = cdi(runtime, config.as_ref(), Path::new(root));
+            match said {
+                None => assert_eq!(found, None, "{runtime} {text:?} {root}"),
+                Some(part) => {
+                    let found = found.unwrap_or_else(|| panic!("{runtime} {text:?} {root}"));
+                    assert!(found.contains(part) && found.len() < 250, "{found}");
                 }
             }
         }

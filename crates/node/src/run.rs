@@ -18,17 +18,19 @@ use tokio::sync::watch;
 
 use crate::adopt::TakeOver;
 use crate::claim_source::ApiServer;
+use crate::crew::Crew;
 use crate::desired::desired;
 use crate::events::{self, Announcer};
 use crate::health::{HealthWatch, Parts};
+use crate::http::Serving;
 use crate::machine::{Machine, MpsHost};
 use crate::metrics::{
-    MeasuredEffects, MeasuredFiles, MeasuredGpus, Metrics, Scrape, State, UsageSampler,
+    Flights, MeasuredEffects, MeasuredFiles, MeasuredGpus, Metrics, Scrape, State, UsageSampler,
 };
 use crate::mps_watch::MpsWatch;
 use crate::neighbours::{self, Neighbour};
 use crate::node_watch::NodeWatch;
-use crate::readiness::{Readiness, Report};
+use crate::readiness::{self, Readiness, Report};
 use crate::recovery::{self, keep_recovering, recover_once};
 use crate::service::Service;
 use crate::settings::Settings;
@@ -131,14 +133,34 @@ pub async fn run(
     let journal = Journal::open(&plugin_dir.join("claims"), Arc::clone(&files))
         .map_err(ExecuteError::from)?;
     let journal = Arc::new(journal);
+    let (crew, mut roll) = Crew::new();
     let (announcer, happenings) = Announcer::new();
-    let post =
-        events::post(happenings, client.clone(), settings.node.clone(), settings.driver.clone());
-    let events = tokio::spawn(post);
+    page.register(
+        "kubernetes_events_lost",
+        "Kubernetes Events never written: refused, not taken for long, or too many waited",
+        announcer.lost(),
+    );
+    let post = events::post(
+        happenings,
+        client.clone(),
+        settings.node.clone(),
+        settings.driver.clone(),
+        announcer.lost(),
+    );
+    crew.spawn("posting Events", post);
+    let start =
+        Start { flights: Arc::clone(metrics.nvml.flights()), patience: settings.nvml_patience };
+    let (serving, served) = watch::channel(start.waits("has just begun"));
+    if let Some(address) = settings.http {
+        let listener = http::bind(address).await;
+        let listener = listener.map_err(|source| NodeError::Http { address, source })?;
+        crew.spawn("the probe endpoint", http::serve(listener, served));
+    }
     let mut stop = std::pin::pin!(stop);
     tokio::select! {
         () = &mut stop => return Ok(()),
-        alone = alone(&settings, &announcer) => alone?,
+        what = roll.ended() => return Err(NodeError::Ended(what)),
+        () = alone(&settings, &announcer, |report| drop(serving.send_replace(held_off(report)))) => {}
     }
     let locks = Locks::open(&plugin_dir.join("locks"))?;
     let take_over = TakeOver {
@@ -156,20 +178,27 @@ pub async fn run(
         announcer: announcer.clone(),
         client: client.clone(),
     };
+    serving.send_replace(start.waits("looks for claims of NVIDIA's driver"));
+    let waits = |why: &str| drop(serving.send_replace(start.waits(why)));
     tokio::select! {
         () = &mut stop => return Ok(()),
-        taken = take_over.run(settings.retry) => taken?,
+        what = roll.ended() => return Err(NodeError::Ended(what)),
+        taken = take_over.run(settings.retry, waits) => taken?,
     }
+    serving.send_replace(start.waits("looks at the GPUs for the first time"));
     let node_watch = NodeWatch {
         client: client.clone(),
         node: settings.node.clone(),
         kubelet_root: settings.kubelet_root.clone(),
+        cdi_root: settings.cdi_root.clone(),
+        // With hostPID this is the host's; else our own, which has no such files.
+        host_root: settings.host_proc.join("1/root"),
         announcer: announcer.clone(),
         interval: settings.rescan,
     };
     let (node_sender, node) = watch::channel(None);
-    let node_watch = tokio::spawn(node_watch.run(node_sender));
-    let small = tokio::spawn(keep_small());
+    crew.spawn("watching the Node", node_watch.run(node_sender));
+    crew.spawn("keeping memory small", keep_small());
     let surveyor = Surveyor::new(Place {
         gpus: Arc::clone(&gpus),
         files: Arc::clone(&files),
@@ -183,7 +212,7 @@ pub async fn run(
     let (survey_sender, survey) = watch::channel(None);
     let (_stop_surveyor, surveyor_stop) = mpsc::channel();
     let (rescan, retry) = (settings.rescan, settings.retry);
-    let surveyor = tokio::task::spawn_blocking(move || {
+    crew.spawn_blocking("the surveyor", move || {
         surveyor.run(&survey_sender, &surveyor_stop, rescan, retry);
     });
 
@@ -199,6 +228,7 @@ pub async fn run(
     })?;
     let asked = (client.clone(), settings.node.clone());
     let health = health_run::start(
+        &crew,
         health_watch,
         told.clone(),
         nvml,
@@ -207,10 +237,10 @@ pub async fn run(
         settings.health,
         (settings.health_policy, metrics.events.clone()),
     );
-    let mut health = health.map_err(|source| NodeError::Thread { source })?;
-    let (publisher, published) =
-        Publisher::new(client.clone(), pool_ref, desired(told.clone(), node.clone()));
-    let publisher = tokio::spawn(publisher.run());
+    let health = health.map_err(|source| NodeError::Thread { source })?;
+    let pools = desired(&crew, told.clone(), node.clone());
+    let (publisher, published) = Publisher::new(client.clone(), pool_ref, pools);
+    crew.spawn("the publisher", publisher.run());
 
     let hook = install_hook(files.as_ref(), settings.hook.as_deref(), &plugin_dir)?;
     let nodes = NodeFinder {
@@ -236,7 +266,10 @@ pub async fn run(
     let (mut mps_watch, mps_troubles) =
         MpsWatch::new(mps.client().clone(), Arc::clone(&journal), announcer.clone());
     let mps_metrics = metrics.mps.clone();
+    let duty = crew.duty("following the MPS host");
     let follow = mps.client().follow(move |event| {
+        // It is there for as long as this is.
+        let _duty = &duty;
         mps_metrics.note(&event);
         mps_watch.note(event);
     });
@@ -248,35 +281,46 @@ pub async fn run(
 
     // The kubelet may call as soon as it finds us; then the GPUs must have been looked at and
     // what an earlier process left half done be undone.
-    first_survey(survey.clone()).await?;
+    tokio::select! {
+        () = &mut stop => return Ok(()),
+        what = roll.ended() => return Err(NodeError::Ended(what)),
+        looked = first_survey(survey.clone()) => looked?,
+    }
     let recovered = recover_once(&executor, &boot_id).await;
     let recovery =
         keep_recovering(recovered, Arc::clone(&executor), boot_id.clone(), survey.clone());
-    let recovery = tokio::spawn(recovery);
+    crew.spawn_finite("mending what an earlier process left", recovery);
     recovery::tell(&executor, &announcer);
-    let sweeper = Sweeper {
-        claims: Box::new(ApiServer(client.clone())),
-        executor: Arc::clone(&executor),
-        gpus: Arc::clone(&gpus),
-        driver: settings.driver.clone(),
-        boot_id: boot_id.clone(),
-        announcer,
-        times: SweepTimes::default(),
-    };
     let service = Service::new(
         settings.driver.clone(),
-        boot_id,
+        boot_id.clone(),
         Box::new(claims),
-        executor,
+        Arc::clone(&executor),
         survey.clone(),
-        health_stream::healths(told.clone(), mps_troubles),
+        health_stream::healths(
+            &crew,
+            told.clone(),
+            mps_troubles,
+            health.rounds.clone(),
+            settings.health,
+        ),
     );
     service.metrics().register(&mut page);
     let pods = service.pods();
     let conflicts = service.conflicts();
+    let sweeper = Sweeper {
+        claims: Box::new(ApiServer(client.clone())),
+        executor,
+        gpus: Arc::clone(&gpus),
+        driver: settings.driver.clone(),
+        boot_id,
+        announcer,
+        released: service.released(),
+        times: SweepTimes::default(),
+    };
     let server = Server::start(paths.clone(), Arc::new(service)).await?;
     let registration = server.registration();
-    let sweeper = tokio::spawn(sweeper.run(registration.clone(), conflicts));
+    crew.spawn("the sweeper", sweeper.run(registration.clone(), conflicts));
     let readiness = Arc::new(Readiness {
         paths,
         registration,
@@ -304,7 +348,8 @@ pub async fn run(
         last: tokio::sync::Mutex::default(),
     };
     let scrape = Arc::new(Scrape::new(page, state, usage));
-    let readiness: http::Ask = Arc::new(move || readiness.report());
+    let ask: http::Ask = Arc::new(move || readiness.report());
+    serving.send_replace(Serving { ask, scrape: Some(scrape) });
 
     let ended = tokio::select! {
         () = stop => Ok(()),
@@ -312,16 +357,9 @@ pub async fn run(
             Err(NodeError::Neighbour(other))
         }
         () = server.failed() => Err(NodeError::Ended("a socket of the kubelet's")),
-        _ = surveyor => Err(NodeError::Ended("the surveyor")),
-        _ = &mut health.thread => Err(NodeError::Ended("the health watch")),
-        _ = publisher => Err(NodeError::Ended("the publisher")),
-        error = http::serve_for_ever(settings.http, readiness, Some(scrape)) => Err(error),
+        what = roll.ended() => Err(NodeError::Ended(what)),
     };
-    recovery.abort();
-    events.abort();
-    node_watch.abort();
-    sweeper.abort();
-    small.abort();
+    drop(crew);
     if let Stopped::StillRunning(calls) = server.stop(DRAIN).await {
         tracing::warn!(calls, "stopped while calls were under way; the next start resumes them");
     }
@@ -372,13 +410,29 @@ async fn first_survey(mut survey: watch::Receiver<Option<Arc<Survey>>>) -> Resul
     looked.map(drop).map_err(|_| NodeError::Ended("the surveyor"))
 }
 
-/// Returns when no other driver of our name serves the kubelet; until then the probes say who.
-async fn alone(settings: &Settings, announcer: &Announcer) -> Result<(), NodeError> {
+/// Returns when no other driver of our name serves the kubelet; until then `says` is told who.
+async fn alone(settings: &Settings, announcer: &Announcer, says: impl Fn(Report)) {
     let (root, driver) = (&settings.kubelet_root, &settings.driver);
-    let Some(first) = neighbours::publisher(root, driver).await else { return Ok(()) };
-    let held_off: http::Ask = Arc::new(move || Report::held_off(&first));
-    tokio::select! {
-        () = neighbours::wait_until_alone(root, driver, settings.retry, announcer) => Ok(()),
-        error = http::serve_for_ever(settings.http, held_off, None) => Err(error),
+    if let Some(first) = neighbours::publisher(root, driver).await {
+        says(Report::held_off(&first));
+        neighbours::wait_until_alone(root, driver, settings.retry, announcer).await;
     }
+}
+
+/// What the probes are told before the agent runs: it lives, and isn't ready.
+struct Start {
+    flights: Arc<Flights>,
+    patience: Duration,
+}
+
+impl Start {
+    fn waits(&self, why: &str) -> Serving {
+        let (why, flights, patience) = (why.to_owned(), Arc::clone(&self.flights), self.patience);
+        let ask = move || Report::starting(&why, readiness::stuck(&flights, patience));
+        Serving { ask: Arc::new(ask), scrape: None }
+    }
+}
+
+fn held_off(report: Report) -> Serving {
+    Serving { ask: Arc::new(move || report.clone()), scrape: None }
 }

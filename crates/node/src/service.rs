@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::claim_pods::ClaimPods;
+use crate::claim_pods::{ClaimPods, Released};
 use crate::claim_source::{ClaimSource, ClaimSourceError};
 use crate::metrics::{CallMetrics, Operation, Outcome, Phase, PhaseClock, by_phase};
 use crate::survey::Survey;
@@ -57,12 +57,10 @@ struct Inner {
     executor: Arc<Executor>,
     survey: watch::Receiver<Option<Arc<Survey>>>,
     turns: Turns,
-    /// Changes whenever a claim has given back what it held.
-    released: watch::Sender<()>,
+    released: Released,
     /// Told when a claim is refused because another holds its device.
     conflicts: Arc<Notify>,
     metrics: CallMetrics,
-    pods: Arc<ClaimPods>,
 }
 
 impl Service {
@@ -76,7 +74,7 @@ impl Service {
         survey: watch::Receiver<Option<Arc<Survey>>>,
         health: watch::Receiver<Arc<Vec<DeviceHealth>>>,
     ) -> Self {
-        let (turns, released) = (Turns::default(), watch::Sender::default());
+        let (turns, released) = (Turns::default(), Released::default());
         let inner = Inner {
             driver,
             boot_id,
@@ -87,7 +85,6 @@ impl Service {
             released,
             conflicts: Arc::default(),
             metrics: CallMetrics::default(),
-            pods: Arc::default(),
         };
         Self { inner: Arc::new(inner), health }
     }
@@ -101,7 +98,13 @@ impl Service {
     /// The pods of the claims that it has prepared.
     #[must_use]
     pub fn pods(&self) -> Arc<ClaimPods> {
-        Arc::clone(&self.inner.pods)
+        Arc::clone(self.inner.released.pods())
+    }
+
+    /// To be told when a claim is ended by another than the kubelet.
+    #[must_use]
+    pub fn released(&self) -> Released {
+        self.inner.released.clone()
     }
 
     /// Is told whenever a claim is refused because another one holds its device.
@@ -186,13 +189,30 @@ impl Inner {
     }
 
     fn tell_pods(&self, span: &tracing::Span, claim: &ClaimRef) {
-        let pods = self.pods.names(&claim.uid);
+        let pods = self.released.pods().names(&claim.uid);
         if !pods.is_empty() {
             span.record("pods", pods);
         }
     }
 
     async fn prepare(self: &Arc<Self>, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, CallError> {
+        let answer = self.prepare_in_turn(claim).await;
+        let holds_nothing = match &answer {
+            Ok(devices) => devices.is_empty(),
+            // What can't be read may be held.
+            Err(_) => matches!(self.executor.journal.get(&claim.uid), Ok(None)),
+        };
+        if holds_nothing {
+            // It may never be heard of again.
+            self.released.pods().forget(&claim.uid);
+        }
+        answer
+    }
+
+    async fn prepare_in_turn(
+        self: &Arc<Self>,
+        claim: &ClaimRef,
+    ) -> Result<Vec<PreparedDevice>, CallError> {
         let mut clock = self.metrics.clock(Operation::Prepare);
         let _turn = self.turns.take(&claim.uid).await;
         let lock = self.lock(&claim.uid).await?;
@@ -201,7 +221,7 @@ impl Inner {
         let object = self.claims.get(claim).await;
         clock.ends(Phase::GetClaim);
         let object = object?;
-        self.pods.learn(&claim.uid, &object);
+        self.released.pods().learn(&claim.uid, &object);
         self.tell_pods(&tracing::Span::current(), claim);
         let allocation =
             Allocation::of(&object, claim, &self.driver).map_err(ExecuteError::from)?;
@@ -210,7 +230,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         let (lock, allocation) = (Arc::new(lock), Arc::new(allocation));
-        let mut released = self.released.subscribe();
+        let mut released = self.released.watch();
         let deadline = Instant::now() + RELEASE;
         loop {
             released.mark_unchanged();
@@ -241,7 +261,7 @@ impl Inner {
     ) -> Result<Vec<PreparedDevice>, CallError> {
         let survey = self.survey.borrow().clone().ok_or(CallError::NoSurvey)?;
         if let Some(trouble) = &survey.trouble {
-            return Err(CallError::NoGpus(trouble.clone()));
+            return Err(CallError::NoGpus(trouble.to_string()));
         }
         refuse_missing(allocation, &survey)?;
         let (inner, lock, allocation) =
@@ -263,8 +283,7 @@ impl Inner {
         let (unprepared, spent) = blocking(move || by_phase(unprepare)).await?;
         clock.executed(spent);
         unprepared?;
-        self.pods.forget(&claim.uid);
-        self.released.send_replace(());
+        self.released.note(&claim.uid);
         Ok(())
     }
 

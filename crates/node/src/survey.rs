@@ -4,6 +4,7 @@
 //! It publishes to nobody: others watch what it says.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -30,10 +31,45 @@ pub struct Survey {
     pub pool: Arc<PackedPool>,
     /// What claims may use.
     pub view: NodeView,
-    /// Why there is nothing, in words for people; None where NVML answers.
-    pub trouble: Option<String>,
+    /// Why there is nothing; None where NVML answers.
+    pub trouble: Option<Trouble>,
     /// GPUs that don't answer any more and whose devices are offered as they were known last.
     pub missing: BTreeSet<GpuUuid>,
+}
+
+/// Why a node has no GPUs to offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// In words for people.
+    pub sentence: String,
+    /// There is no driver, or none yet, or nothing for it to drive: as the node is, that is as it
+    /// should be. Otherwise there is one, and it doesn't work.
+    pub is_driver_absent: bool,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl From<LookError> for Trouble {
+    fn from(error: LookError) -> Self {
+        let is_driver_absent = match &error {
+            LookError::Nvml(error) => matches!(
+                error,
+                OpenError::NothingHere { .. }
+                    | OpenError::NoLibrary { .. }
+                    | OpenError::IsDirectory { .. }
+                    | OpenError::Truncated { .. }
+                    | OpenError::DriverNotLoaded
+                    | OpenError::NoGpus
+                    | OpenError::GpusUnused { .. }
+            ),
+            LookError::Journal(_) => false,
+        };
+        Self { sentence: error.to_string(), is_driver_absent }
+    }
 }
 
 /// Keeps the [`Survey`] up to date.
@@ -214,7 +250,7 @@ impl Surveyor {
             gpus: offered.gpus.iter().map(|gpu| (gpu.uuid.clone(), facts(gpu))).collect(),
             boot_id: self.boot_id.clone(),
         };
-        let trouble = trouble.map(|error| error.to_string());
+        let trouble = trouble.map(Trouble::from);
         Survey { inventory, pool: Arc::new(PackedPool::new(&pool)), view, trouble, missing }
     }
 

@@ -18,6 +18,7 @@ use gpu_dra_nvml::{GpuError, Gpus};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::claim_pods::Released;
 use crate::claim_source::{ClaimSource, ClaimSourceError};
 use crate::events::{Announcer, Severity};
 
@@ -50,6 +51,8 @@ pub struct Sweeper {
     pub boot_id: BootId,
     /// Where the operator is told.
     pub announcer: Announcer,
+    /// Told of each claim that is given up, as of each that the kubelet ends.
+    pub released: Released,
     /// When is looked.
     pub times: SweepTimes,
 }
@@ -99,6 +102,7 @@ impl Sweeper {
             Ok(Err(error)) => return tracing::warn!(%error, "claims held can't be looked through"),
             Err(error) => return tracing::error!(%error, "looking through claims failed inside"),
         };
+        self.released.pods().retain(|uid| held.iter().any(|record| record.claim.uid == *uid));
         sweep.retain(|uid| held.iter().any(|record| record.claim.uid == *uid));
         for record in held {
             let seen = self.seen(&record).await;
@@ -108,6 +112,7 @@ impl Sweeper {
             if let Verdict::GiveUp(how) = sweep.judge(&record.claim.uid, seen, now, idle) {
                 match self.give_up(Arc::clone(&record)).await {
                     Ok(()) => {
+                        self.released.note(&record.claim.uid);
                         let message = format!(
                             "claim {} was still held here although {how}, and the kubelet didn't end it: its devices are free again",
                             record.claim
@@ -142,18 +147,26 @@ impl Sweeper {
         idle.unwrap_or(false)
     }
 
-    async fn give_up(&self, record: Arc<Record>) -> Result<(), ExecuteError> {
+    async fn give_up(&self, record: Arc<Record>) -> Result<(), GiveUpError> {
         let (executor, boot) = (Arc::clone(&self.executor), self.boot_id.clone());
         let ended = tokio::task::spawn_blocking(move || {
             // Busy: a call for it is under way, so the kubelet knows it.
-            let lock = executor.lock_claim(&record.claim.uid, Duration::ZERO)?;
+            let lock = executor
+                .lock_claim(&record.claim.uid, Duration::ZERO)
+                .map_err(ExecuteError::from)?;
             executor.unprepare(&lock, &boot)
         });
-        match ended.await {
-            Ok(ended) => ended,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+        Ok(ended.await??)
     }
+}
+
+/// Why a claim that is gone stays; it is tried again.
+#[derive(Debug, thiserror::Error)]
+enum GiveUpError {
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    #[error("the node agent failed inside; see its log on this node")]
+    Inside(#[from] tokio::task::JoinError),
 }
 
 /// Whether nothing computes on what the claim has. The one server of an MPS daemon isn't

@@ -89,8 +89,11 @@ async fn it_judges_what_is_missing() {
     std::fs::write(world.rig.plugin_dir().join("checkpoint.json"), "{}").unwrap();
     let containerd = world.rig.staged.host_root.join("etc/containerd");
     std::fs::create_dir_all(&containerd).unwrap();
-    std::fs::write(containerd.join("config.toml"), "  default_runtime_name = \"nvidia\"\n")
-        .unwrap();
+    std::fs::write(
+        containerd.join("config.toml"),
+        "  default_runtime_name = \"nvidia\"\n  enable_cdi = false\n",
+    )
+    .unwrap();
     let listener = world.rig.kubelet_root.join("plugins_registry/gpu.nvidia.com-reg.sock");
     let _other = std::os::unix::net::UnixListener::bind(listener).unwrap();
     std::fs::remove_dir_all(&world.rig.cdi_root).unwrap();
@@ -102,6 +105,7 @@ async fn it_judges_what_is_missing() {
         "another driver of this name serves",
         "have not been taken over yet",
         "makes NVIDIA's runtime the default",
+        "/etc/containerd/config.toml has enable_cdi = false",
     ] {
         assert!(problems.contains(part), "no {part:?} in:\n{report}");
     }

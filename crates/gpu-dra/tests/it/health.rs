@@ -9,7 +9,7 @@ use gpu_dra::rig::{Agent, NODE};
 use gpu_dra_kubelet::client::{HealthApi, Plugin};
 use gpu_dra_kubelet::{DeviceHealth, HealthState};
 use gpu_dra_model::ClaimRef;
-use gpu_dra_sim_data::control::{Control, Event, Lost};
+use gpu_dra_sim_data::control::{Control, Event, Fault, Lost};
 use k8s_openapi::api::core::v1::Event as KubernetesEvent;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
@@ -405,4 +405,43 @@ async fn the_policy_is_a_file_and_one_with_unknown_fields_is_refused() {
     raise(&world, Event::xid("0", 31));
     let sick: &[(&str, &[&str])] = &[("gpu-0", &["gpu.nvidia.com/xid=31:NoSchedule"])];
     until_tainted(&world, &mut agent, sick).await;
+}
+
+/// NVML hangs on one GPU for longer than the test would wait; the other falls off the bus.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gpu_that_hangs_delays_no_xid_of_another() {
+    let world = World::new("2xl4").await;
+    let (mut agent, plugin) = agent(&world).await;
+    control(&world, |control| {
+        control.faults.push(Fault {
+            function: "nvmlDeviceGetFieldValues".to_owned(),
+            gpu: Some("0".to_owned()),
+            delay_ms: 8_000,
+            ..Fault::default()
+        });
+    });
+    // It is being asked each 20 ms.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let began = std::time::Instant::now();
+    raise(&world, Event::xid("1", 79));
+    let sick = "gpu.nvidia.com/xid=79:NoExecute".to_owned();
+    world
+        .until(&mut agent, || async {
+            taints(&world).await.get("gpu-1") == Some(&vec![sick.clone()])
+        })
+        .await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(6), "{:?}", began.elapsed());
+    // Of the one that hangs nobody knows anything.
+    let unread = "gpu.nvidia.com/unreadable:None".to_owned();
+    world
+        .until(&mut agent, || async {
+            taints(&world).await.get("gpu-0") == Some(&vec![unread.clone()])
+        })
+        .await;
+    let unknown = told(&plugin, HealthApi::V1, "gpu-0").await;
+    assert_eq!(unknown.state, HealthState::Unknown);
+    assert!(unknown.message.contains("doesn't come back"), "{unknown:?}");
+    control(&world, |control| control.faults.clear());
+    until_tainted(&world, &mut agent, &[("gpu-1", &["gpu.nvidia.com/xid=79:NoExecute"])]).await;
+    assert_eq!(told(&plugin, HealthApi::V1, "gpu-0").await.state, HealthState::Healthy);
 }

@@ -332,6 +332,89 @@ async fn a_driver_that_does_not_come_back_fails_the_probes_until_it_does() {
     world.until(&mut agent, || async { get(address, "/healthz").0 == 200 }).await;
 }
 
+/// Nothing is served while a take-over waits for NVML; to be killed for that would end the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_waits_for_the_driver_is_alive_and_says_what_for() {
+    let world = World::new("1xh100").await;
+    let gpu = world.rig.staged.state_dir.node().unwrap().gpus[0].uuid.clone();
+    let claim = "0f6c1f3a-2b7e-4c55-9d1f-000000000042";
+    let (pool, device) = (gpu_dra::rig::NODE, "gpu-0-mig-1g10gb-19-0");
+    // Only the GPU can say where a MIG device lies.
+    let state = json!({
+        "checkpointState": "PrepareCompleted",
+        "status": {"allocation": {"devices": {"results": [{"request": "mig",
+            "driver": "gpu.nvidia.com", "pool": pool, "device": device}]}}},
+        "preparedDevices": [{"devices": [{"gpu": null, "mig": {
+            "concrete": {"giId": 7, "ciId": 0, "parentUUID": gpu,
+                "migUUID": "MIG-33333333-0000-0000-0000-000000000000"},
+            "device": {"Requests": ["mig"], "PoolName": pool, "DeviceName": device,
+                "CDIDeviceIDs": [format!("k8s.gpu.nvidia.com/claim={claim}-{device}")]},
+        }}], "configState": {}}],
+    });
+    let file = json!({"checksum": 1, "v1": {},
+        "v2": {"checksum": 2, "preparedClaims": {claim: state}, "nodeBootID": "x"}});
+    std::fs::create_dir_all(world.rig.plugin_dir()).unwrap();
+    std::fs::write(world.rig.plugin_dir().join("checkpoint.json"), file.to_string()).unwrap();
+    control(&world, |control| control.init = Some(9));
+    let address = free_port();
+    let mut command = world.rig.agent_command(Path::new(PROGRAM));
+    with_http(&mut command, address, "off");
+    let mut agent = world.rig.start_agent(command, "agent.log").unwrap();
+    let waits = || async {
+        try_get(address, "/readyz")
+            .is_some_and(|(status, text)| status == 503 && text.contains("nothing is served until"))
+    };
+    agent.wait_until("it says what it waits for", waits).await.unwrap();
+    assert_eq!(get(address, "/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(get(address, "/metrics").0, 503);
+    control(&world, |control| control.init = None);
+    until_ready(&mut agent, address).await;
+    assert_eq!(get(address, "/metrics").0, 200);
+}
+
+/// One whose driver doesn't work, and one without a driver.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_tells_a_driver_that_does_not_work_from_none() {
+    for (init, words) in [(18, "doesn't match kernel driver"), (4, "no permission")] {
+        let world = World::new("1xl4").await;
+        control(&world, |control| control.init = Some(init));
+        let address = free_port();
+        let (mut agent, _plugin) =
+            world.agent_with(|command| with_http(command, address, "off")).await;
+        until_ready(&mut agent, address).await;
+        let (status, text) = get(address, "/readyz");
+        assert!(status == 503 && text.contains(words), "{text}");
+        assert_eq!(get(address, "/healthz").0, 200, "a restart wouldn't help");
+        assert_eq!(
+            Page::parse(&get(address, "/metrics").1).value("gpu_dra_nvml_up", &[]),
+            Some(0.0)
+        );
+    }
+}
+
+/// An API server that drops a field: it is told as long as it is so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fields_that_the_api_server_drops_are_told() {
+    let world = World::new("1xh100").await;
+    world.rig.api.faults().drop_field("Device", "consumesCounters");
+    let address = free_port();
+    let (mut agent, _plugin) = world.agent_with(|command| with_http(command, address, "off")).await;
+    let is_told = || async {
+        try_get(address, "/metrics").filter(|(status, _)| *status == 200).is_some_and(
+            |(_, text)| {
+                let page = Page::parse(&text);
+                let gate = [("gate", "DRAPartitionableDevices")];
+                page.value("gpu_dra_dropped_fields", &[]).is_some_and(|fields| fields >= 1.0)
+                    && page.value("gpu_dra_missing_features", &gate) == Some(1.0)
+            },
+        )
+    };
+    agent.wait_until("what was dropped is told", is_told).await.unwrap();
+    let page = Page::parse(&get(address, "/metrics").1);
+    let whole = [("gate", "DRADeviceTaints")];
+    assert_eq!(page.value("gpu_dra_missing_features", &whole), Some(0.0));
+}
+
 /// A node agent's page and a controller's, one after the other.
 async fn pages() -> (Page, Page) {
     let node = Busy::new().await;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpu_dra_health::{
-    EventInstance, EventKind, GpuEvent, HealthReading, NvLinks, Policy, RecoveryAction, Report,
-    RowRemap, Tracker, UnixSeconds, Verdict,
+    EventInstance, EventKind, GpuEvent, HealthReading, NvLinks, Occasion, Policy, RecoveryAction,
+    Report, RowRemap, Taint, Tracker, UnixSeconds, Verdict,
 };
 use gpu_dra_model::inventory::GpuInstance;
 use gpu_dra_model::{ComputeInstanceId, DeviceKind, GpuInstanceId, Shares};
@@ -21,6 +21,7 @@ const GPUS: u8 = 3;
 enum Op {
     Event(GpuEvent),
     Reading(u8, HealthReading),
+    Unread(u8),
     Clear(u8),
     Restart,
 }
@@ -96,6 +97,7 @@ fn reading() -> impl Strategy<Value = HealthReading> {
                 row_remap,
                 retired_pages_pending: pages,
                 nvlinks,
+                failed: Vec::new(),
             }
         })
 }
@@ -104,6 +106,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => event().prop_map(Op::Event),
         4 => (0..GPUS, reading()).prop_map(|(nth, reading)| Op::Reading(nth, reading)),
+        2 => (0..GPUS).prop_map(Op::Unread),
         1 => (0..GPUS).prop_map(Op::Clear),
         1 => Just(Op::Restart),
     ];
@@ -113,7 +116,10 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn apply(tracker: &mut Tracker, op: &Op, now: i64) -> bool {
     match op {
         Op::Event(event) => tracker.event(event, &instances(), UnixSeconds(now)),
-        Op::Reading(nth, reading) => tracker.reading(&gpu(*nth), reading, UnixSeconds(now)),
+        Op::Reading(nth, reading) => {
+            tracker.reading(&gpu(*nth), reading, Occasion::Round, UnixSeconds(now))
+        }
+        Op::Unread(nth) => tracker.unread(&gpu(*nth), "hangs", Occasion::Round, UnixSeconds(now)),
         Op::Clear(nth) => !tracker.clear(&gpu(*nth), None, None).is_empty(),
         Op::Restart => {
             let json = tracker.to_json(&boot_id(1)).unwrap();
@@ -214,7 +220,7 @@ proptest! {
             .iter()
             .filter(|op| match op {
                 Op::Event(event) => event.gpu == gpu(0),
-                Op::Reading(nth, _) | Op::Clear(nth) => *nth == 0,
+                Op::Reading(nth, _) | Op::Unread(nth) | Op::Clear(nth) => *nth == 0,
                 Op::Restart => true,
             })
             .cloned()
@@ -238,7 +244,10 @@ proptest! {
             prop_assert!(changed || same, "{op:?}");
         }
         let taints = |tracker: &Tracker| {
-            reports(tracker).into_iter().map(|report| report.taints).collect::<Vec<_>>()
+            let taints = reports(tracker).into_iter().map(|report| report.taints);
+            // That it can't be read is found out anew.
+            let kept = |taint: &Taint| taint.key != "gpu.nvidia.com/unreadable";
+            taints.map(|all| all.into_iter().filter(kept).collect()).collect::<Vec<Vec<_>>>()
         };
         let before = taints(&tracker);
         apply(&mut tracker, &Op::Restart, 0);
@@ -249,7 +258,7 @@ proptest! {
     #[test]
     fn reports_are_fit_for_the_api(ops in ops()) {
         for report in reports(&after(&ops)) {
-            prop_assert!(report.taints.len() <= 9 && worst(&report).len() == report.taints.len());
+            prop_assert!(report.taints.len() <= 10 && worst(&report).len() == report.taints.len());
             prop_assert!(report.taints.is_sorted_by(|a, b| a.verdict >= b.verdict));
             prop_assert_eq!(report.taints.is_empty(), report.message.is_empty());
             for taint in &report.taints {

@@ -48,6 +48,66 @@ fn what_keeps_pods_away_is_over_when_the_driver_asks_for_nothing_for_long_enough
     }
 }
 
+/// Field report N28, "the worst one stays": an Xid 48 comes with a burst of 45s, one for each
+/// channel that is torn down, and each is followed by a reading.
+#[test]
+fn n28_a_burst_of_events_with_readings_between_settles_nothing() {
+    for (kind, taint) in [
+        (EventKind::Xid(45), "xid=48:NoSchedule"),
+        (EventKind::MigConfigChange, "xid=48:NoSchedule"),
+        (EventKind::Xid(13), "xid=48:NoSchedule"),
+    ] {
+        let mut node = Node::new();
+        let well = action(RecoveryAction::Nothing);
+        node.read_well(0);
+        node.xid(0, 48);
+        node.read_between(0, &well);
+        for _ in 0..20 {
+            node.event(0, kind);
+            node.read_between(0, &well);
+        }
+        assert_eq!(node.taints(0), [taint], "{kind:?}");
+        // It settles after what came last, however mild that is.
+        node.read_well(0);
+        node.read_well(0);
+        node.event(0, kind);
+        node.read_well(0);
+        node.read_well(0);
+        assert_eq!(node.taints(0), [taint], "{kind:?}");
+        node.read_well(0);
+        assert_eq!(node.taints(0), [""; 0], "{kind:?}");
+    }
+}
+
+/// A survey of a node with MIG made on demand reads all GPUs whenever one is partitioned anew.
+#[test]
+fn what_happens_on_another_gpu_settles_nothing_here() {
+    let mut node = Node::new();
+    node.xid(3, 48);
+    for _ in 0..20 {
+        node.event(0, EventKind::MigConfigChange);
+        node.read_between(3, &action(RecoveryAction::Nothing));
+    }
+    assert_eq!(node.taints(3), ["xid=48:NoSchedule"]);
+    // Nor does it take longer for that.
+    for _ in 0..2 {
+        node.read_well(3);
+        node.read_between(3, &action(RecoveryAction::Nothing));
+    }
+    assert_eq!(node.taints(3), ["xid=48:NoSchedule"]);
+    node.read_well(3);
+    assert_eq!(node.taints(3), [""; 0]);
+}
+
+#[test]
+fn what_the_driver_takes_back_is_over_whenever_it_is_read() {
+    let mut node = Node::new();
+    node.xid(0, 119);
+    node.read_between(0, &action(RecoveryAction::Reset));
+    node.read_between(0, &action(RecoveryAction::Nothing));
+    assert_eq!(node.taints(0), [""; 0]);
+}
+
 #[test]
 fn a_driver_that_knows_no_recovery_action_leaves_it_to_people() {
     let mut node = Node::new();

@@ -1,7 +1,8 @@
 //! A tracker with a clock of its own, and short ways to say what happens.
 
 use gpu_dra_health::{
-    EventKind, GpuEvent, HealthReading, Policy, RecoveryAction, Report, State, Tracker, UnixSeconds,
+    EventKind, GpuEvent, HealthReading, Occasion, Policy, RecoveryAction, Report, State, Tracker,
+    UnixSeconds,
 };
 use gpu_dra_model::inventory::{ComputeInstance, GpuInstance};
 use gpu_dra_model::{
@@ -43,7 +44,13 @@ impl Node {
 
     pub(crate) fn read(&mut self, nth: u8, reading: &HealthReading) -> bool {
         let now = self.tick();
-        self.tracker.reading(&gpu(nth), reading, now)
+        self.tracker.reading(&gpu(nth), reading, Occasion::Round, now)
+    }
+
+    /// A reading in between, because something has happened on the node.
+    pub(crate) fn read_between(&mut self, nth: u8, reading: &HealthReading) -> bool {
+        let now = self.tick();
+        self.tracker.reading(&gpu(nth), reading, Occasion::News, now)
     }
 
     /// A reading with nothing wrong, of a driver that knows recovery actions.

@@ -54,6 +54,11 @@ impl NvmlMetrics {
         );
     }
 
+    fn count(&self, function: &'static str, code: u32) {
+        let labels = [("function", function.to_owned()), ("code", code.to_string())];
+        self.errors.get_or_create(&labels).inc();
+    }
+
     /// What is under way in NVML now.
     #[must_use]
     pub fn flights(&self) -> &Arc<Flights> {
@@ -168,8 +173,7 @@ impl MeasuredGpus {
         durations.observe(time.as_secs_f64());
         if let Err(error) = &answer {
             let (function, code) = error.blame();
-            let labels = [("function", function.to_owned()), ("code", code.0.to_string())];
-            self.metrics.errors.get_or_create(&labels).inc();
+            self.metrics.count(function, code.0);
         }
         answer
     }
@@ -255,7 +259,10 @@ impl Gpus for MeasuredGpus {
     }
 
     fn health(&self, uuid: &GpuUuid) -> Result<HealthReading, OpenError> {
-        self.timed("health", |gpus| gpus.health(uuid))
+        let reading = self.timed("health", |gpus| gpus.health(uuid))?;
+        // A reading of which parts are missing is none that failed.
+        reading.failed.iter().for_each(|failed| self.metrics.count(failed.call, failed.code));
+        Ok(reading)
     }
 
     fn processes(&self, uuid: &GpuUuid, since: SystemTime) -> Result<Vec<GpuProcess>, GpuError> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gpu_dra_executor::Journal;
 use gpu_dra_health::{
@@ -118,6 +119,20 @@ impl World {
         (report.state, report.message.clone())
     }
 
+    /// A claim holds the first GPU, maybe with others.
+    fn holds(&self, name: &str, uid: u32) {
+        let reference = claim(name).uid(uid).reference();
+        let record = serde_json::json!({
+            "version": 1, "claim": reference, "phase": "prepared", "bootId": BOOT,
+            "devices": [{
+                "requests": ["gpu"], "pool": "node-a", "device": "gpu-0", "gpu": gpu_uuid(0),
+                "cdiDevice": format!("k8s.gpu.nvidia.com/claim={uid}-gpu-0"),
+            }],
+        });
+        let file = format!("/journal/{}.json", reference.uid);
+        self.files.replace(file.as_ref(), record.to_string().as_bytes(), 0o600).unwrap();
+    }
+
     fn happened(&mut self) -> Vec<Happening> {
         std::iter::from_fn(|| self.happenings.try_recv().ok()).collect()
     }
@@ -131,15 +146,7 @@ impl World {
 fn an_xid_taints_its_gpu_alone_until_the_driver_takes_back_what_it_asked_for() {
     let mut world = World::new();
     let plain = world.told.borrow().as_ref().unwrap().pool.clone();
-    let record = serde_json::json!({
-        "version": 1, "claim": claim("train").reference(), "phase": "prepared", "bootId": BOOT,
-        "devices": [{
-            "requests": ["gpu"], "pool": "node-a", "device": "gpu-0", "gpu": gpu_uuid(0),
-            "cdiDevice": "k8s.gpu.nvidia.com/claim=0-gpu-0",
-        }],
-    });
-    let file = format!("/journal/{}.json", claim("train").reference().uid);
-    world.files.replace(file.as_ref(), record.to_string().as_bytes(), 0o600).unwrap();
+    world.holds("train", 1);
 
     world.event(0, EventKind::Xid(79));
     assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/xid=79:NoExecute"]);
@@ -149,7 +156,7 @@ fn an_xid_taints_its_gpu_alone_until_the_driver_takes_back_what_it_asked_for() {
     let happened = world.happened();
     assert_eq!(happened.len(), 1, "{happened:?}");
     assert_eq!(happened[0].reason, "DeviceTainted");
-    assert_eq!(happened[0].claim, Some(claim("train").reference()), "its pods are told");
+    assert_eq!(happened[0].claims, [claim("train").reference()], "its pods are told");
     for words in ["gpu-0", "Xid 79", "fallen off the bus", "reboot"] {
         assert!(happened[0].message.contains(words), "{}", happened[0].message);
     }
@@ -287,4 +294,81 @@ fn a_person_clears_once_a_word() {
         world.asked(nothing);
         assert_eq!(world.reasons(), ["NothingCleared"], "{nothing}");
     }
+}
+
+#[test]
+fn what_happens_to_a_gpu_of_many_claims_is_one_happening() {
+    let mut world = World::new();
+    for nth in 0..100 {
+        world.holds(&format!("share-{nth}"), nth);
+    }
+    world.event(0, EventKind::Xid(48));
+    let happened = world.happened();
+    assert_eq!(happened.len(), 1);
+    assert_eq!(happened[0].claims.len(), 100);
+    let first = happened[0].since.unwrap();
+    // It goes, and comes again with the same words: that is another happening.
+    world.asked("gpu-0");
+    world.event(0, EventKind::Xid(48));
+    let again = world.happened();
+    assert_eq!(again.last().unwrap().message, happened[0].message);
+    assert!(again.last().unwrap().since.unwrap() > first);
+}
+
+/// Field report N28: an Xid 48 and the 45s that follow it, with the reading after each event.
+#[test]
+fn n28_a_burst_of_xids_and_mig_work_elsewhere_leave_the_worst() {
+    let mut world = World::new();
+    let action = Some(RecoveryAction::Nothing);
+    for gpu in [0, 1] {
+        world.gpus.say(gpu, HealthReading { recovery_action: action, ..HealthReading::default() });
+    }
+    world.read();
+    for kind in [EventKind::Xid(48), EventKind::Xid(45), EventKind::Xid(45), EventKind::Xid(45)] {
+        world.event(0, kind);
+    }
+    assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/xid=48:NoSchedule"]);
+    // Each change of what the other GPU offers is a new survey, with a reading of all.
+    for round in 0..5 {
+        world.event(1, EventKind::MigConfigChange);
+        world.gpus.are(&[(0, 0), (1, 1), (2, 2)][..2 + round % 2]);
+        world.survey();
+    }
+    assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/xid=48:NoSchedule"]);
+    world.read();
+    world.read();
+    assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/xid=48:NoSchedule"]);
+    world.read();
+    assert!(world.taints("gpu-0").is_empty(), "settled");
+}
+
+#[test]
+fn a_gpu_that_hangs_keeps_nobody_from_seeing_the_others() {
+    let mut world = World::new();
+    world.gpus.hangs(0, true);
+    let began = Instant::now();
+    world.read();
+    world.event(1, EventKind::Xid(79));
+    // Its own Xids are heard too; it isn't asked again.
+    world.event(0, EventKind::Xid(48));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(world.taints("gpu-1"), ["gpu.nvidia.com/xid=79:NoExecute"]);
+    assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/xid=48:NoSchedule"]);
+    world.asked("gpu-0");
+    world.happened();
+    let began = Instant::now();
+    world.read();
+    world.read();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(world.taints("gpu-0"), ["gpu.nvidia.com/unreadable:None"]);
+    let (state, message) = world.state("gpu-0");
+    assert_eq!(state, State::Unknown);
+    assert!(message.contains("doesn't come back"), "{message}");
+    assert_eq!(world.reasons(), ["DeviceWarning"], "once");
+
+    world.gpus.hangs(0, false);
+    std::thread::sleep(Duration::from_millis(100));
+    world.read();
+    assert!(world.taints("gpu-0").is_empty());
+    assert_eq!(world.state("gpu-0").0, State::Healthy);
 }

@@ -8,6 +8,7 @@ use gpu_dra_host::sim::SimFiles;
 use gpu_dra_kubelet::{ClaimService as _, PreparedDevice};
 use gpu_dra_node::service::Service;
 use gpu_dra_testkit::{ClaimBuilder, claim};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -101,4 +102,53 @@ async fn what_the_other_process_of_an_update_gives_back_is_seen_at_the_end() {
     sleep(Duration::from_secs(1)).await;
     unprepare(&before, &old).await.unwrap().unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
+}
+
+/// A claim that nobody knows any more is given up while another one waits for its device.
+#[tokio::test(start_paused = true)]
+async fn whoever_ends_a_claim_wakes_who_waits_for_its_device() {
+    let files = Arc::new(SimFiles::default());
+    let (sweeping, _dir) = service(&server(), &files);
+    let (serving, _dir_of_serving) = service(&server(), &files);
+    let [old, new, _] = claims();
+    prepare(&sweeping, &old).await.unwrap().unwrap();
+    let begun = Instant::now();
+    let waiting = prepare(&serving, &new);
+    sleep(Duration::from_secs(1)).await;
+    unprepare(&sweeping, &old).await.unwrap().unwrap();
+    serving.released().note(&old.reference().uid);
+    assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_remembered_of_claims_that_are_held_and_of_no_others() {
+    let files = Arc::new(SimFiles::default());
+    let server = server();
+    let (service, _dir) = service(&server, &files);
+    let [old, ..] = claims();
+    let pods = service.pods();
+    server.has_object(used(&old, "trainer"));
+    prepare(&service, &old).await.unwrap().unwrap();
+    // Many are refused meanwhile, more than there could ever be of.
+    for nth in 10..1300 {
+        let refused = claim(&format!("refused-{nth}")).uid(nth).gets("gpu", "gpu-7");
+        server.has_object(used(&refused, "other"));
+        prepare(&service, &refused).await.unwrap().unwrap_err();
+        assert_eq!(pods.names(&refused.reference().uid), "");
+    }
+    assert_eq!(pods.names(&old.reference().uid), "trainer");
+    unprepare(&service, &old).await.unwrap().unwrap();
+    assert_eq!(pods.names(&old.reference().uid), "");
+}
+
+fn used(claim: &ClaimBuilder, pod: &str) -> ResourceClaim {
+    let mut object = claim.object();
+    object.status.as_mut().unwrap().reserved_for = Some(vec![ResourceClaimConsumerReference {
+        resource: "pods".to_owned(),
+        name: pod.to_owned(),
+        uid: "8dbc5577-d0e2-4706-8787-57d52c03ddf2".to_owned(),
+        ..ResourceClaimConsumerReference::default()
+    }]);
+    object
 }

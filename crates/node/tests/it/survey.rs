@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gpu_dra_executor::Journal;
 use gpu_dra_health::HealthReading;
@@ -29,6 +29,7 @@ pub(crate) struct FakeGpus(
     Mutex<Option<Inventory>>,
     Mutex<BTreeMap<GpuUuid, HealthReading>>,
     AtomicUsize,
+    Mutex<BTreeSet<GpuUuid>>,
 );
 
 impl FakeGpus {
@@ -41,6 +42,12 @@ impl FakeGpus {
     /// So many processes compute on each GPU.
     pub(crate) fn runs(&self, processes: usize) {
         self.2.store(processes, Ordering::SeqCst);
+    }
+
+    /// Whether the driver doesn't come back from questions about a GPU's health.
+    pub(crate) fn hangs(&self, gpu: u32, hangs: bool) {
+        let mut all = self.3.lock().unwrap();
+        let _ = if hangs { all.insert(gpu_uuid(gpu)) } else { all.remove(&gpu_uuid(gpu)) };
     }
 
     fn gone(&self) {
@@ -82,6 +89,9 @@ impl Gpus for FakeGpus {
         self.probe().map(|inventory| Fingerprint::of(&inventory))
     }
     fn health(&self, uuid: &GpuUuid) -> Result<HealthReading, OpenError> {
+        while self.3.lock().unwrap().contains(uuid) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let there = self.probe()?.gpu(uuid).is_some();
         let said = self.1.lock().unwrap().get(uuid).cloned().unwrap_or_default();
         Ok(HealthReading { lost: Some(!there), ..said })
@@ -238,7 +248,7 @@ fn a_driver_that_reloads_keeps_its_devices_and_one_that_stays_away_does_not() {
     assert_eq!(surveyor.look(), None, "a second or two of reloading");
     assert_eq!(surveyor.look(), None);
     let empty = surveyor.look().unwrap();
-    assert!(empty.view.devices.is_empty() && empty.trouble.unwrap().contains("modprobe"));
+    assert!(empty.view.devices.is_empty() && empty.trouble.unwrap().sentence.contains("modprobe"));
     gpus.are(&[(0, 0)]);
     let back = surveyor.look().unwrap();
     assert!(back.trouble.is_none() && back.view.devices.len() == 1);

@@ -13,11 +13,12 @@ use gpu_dra_host::sim::SimFiles;
 use gpu_dra_host::{Files, Locks};
 use gpu_dra_kubelet::RegistrationState;
 use gpu_dra_model::ClaimRef;
+use gpu_dra_node::claim_pods::Released;
 use gpu_dra_node::claim_source::{ClaimSource, ClaimSourceError};
 use gpu_dra_node::events::{Announcer, Happening};
 use gpu_dra_node::sweep::{SweepTimes, Sweeper};
 use gpu_dra_testkit::{ClaimBuilder, claim, driver};
-use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::survey::FakeGpus;
@@ -59,6 +60,7 @@ struct World {
     registration: watch::Sender<RegistrationState>,
     conflicts: Arc<Notify>,
     told: mpsc::Receiver<Happening>,
+    released: Released,
     gpus: Arc<FakeGpus>,
     task: tokio::task::JoinHandle<()>,
     _dir: tempfile::TempDir,
@@ -89,6 +91,13 @@ impl World {
         *server.objects.lock().unwrap() = Some(objects.collect());
         let (registration, registered) = watch::channel(RegistrationState::Registered);
         let (announcer, told) = Announcer::new();
+        let released = Released::default();
+        for claim in held {
+            released.pods().learn(&claim.reference().uid, &used(claim));
+        }
+        // It was refused long ago.
+        let refused = claim("refused").uid(77);
+        released.pods().learn(&refused.reference().uid, &used(&refused));
         let (conflicts, gpus) = (Arc::new(Notify::new()), Arc::new(FakeGpus::default()));
         let sweeper = Sweeper {
             claims: Box::new(server.clone()),
@@ -97,10 +106,22 @@ impl World {
             driver: driver(),
             boot_id: view().boot_id,
             announcer,
+            released: released.clone(),
             times: TIMES,
         };
         let task = tokio::spawn(sweeper.run(registered, Arc::clone(&conflicts)));
-        Self { server, executor, files: sim, registration, conflicts, told, gpus, task, _dir: dir }
+        Self {
+            server,
+            executor,
+            files: sim,
+            registration,
+            conflicts,
+            told,
+            released,
+            gpus,
+            task,
+            _dir: dir,
+        }
     }
 
     fn held(&self) -> Vec<Arc<Record>> {
@@ -123,6 +144,18 @@ async fn pauses(n: u32) {
     tokio::time::sleep(TIMES.pause * n + TIMES.pause / 2).await;
 }
 
+/// With a pod that uses it.
+fn used(claim: &ClaimBuilder) -> ResourceClaim {
+    let mut object = claim.object();
+    object.status.as_mut().unwrap().reserved_for = Some(vec![ResourceClaimConsumerReference {
+        resource: "pods".to_owned(),
+        name: "pod".to_owned(),
+        uid: "8dbc5577-d0e2-4706-8787-57d52c03ddf2".to_owned(),
+        ..ResourceClaimConsumerReference::default()
+    }]);
+    object
+}
+
 fn train() -> ClaimBuilder {
     claim("train").gets("gpu", "gpu-0")
 }
@@ -135,10 +168,14 @@ async fn n32_a_claim_that_is_gone_is_given_up_after_the_second_look() {
         let mut world = World::new(&[train(), other.clone()], &known);
         pauses(0).await;
         assert_eq!((world.held().len(), world.asked()), (2, 2), "one GET a claim");
+        let pods = |claim: &ClaimBuilder| world.released.pods().names(&claim.reference().uid);
+        assert_eq!(pods(&train()), "pod");
+        assert_eq!(pods(&claim("refused").uid(77)), "", "what isn't held is forgotten");
         pauses(1).await;
         let held = world.held();
         assert_eq!(held.len(), 1);
         assert_eq!(held[0].claim, other.reference());
+        assert_eq!((pods(&train()).as_str(), pods(&other).as_str()), ("", "pod"));
         assert_eq!(world.files.contents().len(), 2, "no file of it is left");
         let told = world.told.recv().await.unwrap();
         assert_eq!(told.reason, "ClaimGivenUp");

@@ -56,6 +56,11 @@ impl SlowServer {
         let name = claim.reference().name;
         self.objects.lock().unwrap().insert(name, (claim.object(), gate));
     }
+
+    pub(crate) fn has_object(&self, object: ResourceClaim) {
+        let name = object.metadata.name.clone().unwrap();
+        self.objects.lock().unwrap().insert(name, (object, None));
+    }
 }
 
 impl ClaimSource for SlowServer {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use gpu_dra_health::{EventInstance, EventKind, GpuEvent, Part, Policy, Tracker, UnixSeconds};
+use gpu_dra_health::{
+    EventInstance, EventKind, GpuEvent, Occasion, Part, Policy, Tracker, UnixSeconds,
+};
 use gpu_dra_model::inventory::{MigMode, Placement};
 use gpu_dra_model::{ComputeInstanceId, GpuInstanceId, GpuUuid};
 use gpu_dra_nvml::{Code, Driver, Events, Gpus, Heard, Watching};
@@ -129,10 +131,10 @@ fn from_event_to_taint_and_back() {
     tracker.event(&event, &driver.gpu_instances(gpu).unwrap(), UnixSeconds(1));
     assert_eq!(keys(&tracker, Some(part)), ["gpu.nvidia.com/xid"]);
     assert_eq!(keys(&tracker, None), [""; 0]);
-    tracker.reading(gpu, &driver.health(gpu).unwrap(), UnixSeconds(2));
+    tracker.reading(gpu, &driver.health(gpu).unwrap(), Occasion::Round, UnixSeconds(2));
     assert_eq!(keys(&tracker, None), ["gpu.nvidia.com/recovery-action"]);
     node.heal();
-    tracker.reading(gpu, &driver.health(gpu).unwrap(), UnixSeconds(3));
+    tracker.reading(gpu, &driver.health(gpu).unwrap(), Occasion::Round, UnixSeconds(3));
     assert_eq!(keys(&tracker, Some(part)), [""; 0]);
 }
 

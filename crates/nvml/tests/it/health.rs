@@ -1,6 +1,6 @@
 //! Health readings: what each kind of GPU says, what it can't, and what it costs.
 
-use gpu_dra_health::{HealthReading, NvLinks, RecoveryAction, RowRemap};
+use gpu_dra_health::{FailedCall, HealthReading, NvLinks, RecoveryAction, RowRemap};
 use gpu_dra_model::GpuUuid;
 use gpu_dra_model::inventory::MigMode;
 use gpu_dra_nvml::Gpus;
@@ -16,6 +16,7 @@ fn well() -> HealthReading {
         row_remap: Some(RowRemap { pending: false, failed: false }),
         retired_pages_pending: None,
         nvlinks: None,
+        failed: Vec::new(),
     }
 }
 
@@ -66,7 +67,7 @@ fn what_is_wrong_is_read_on_that_gpu_alone() {
                 uncorrected_ecc: Some(7),
                 row_remap: Some(RowRemap { pending: true, failed: true }),
                 nvlinks: Some(NvLinks { up: links.up - 2, down: 2 }),
-                ..before
+                ..before.clone()
             },
             "{spec}"
         );
@@ -119,7 +120,10 @@ fn what_cannot_be_asked_is_left_out() {
     let gpu = first(&driver.probe().unwrap());
     for (code, lost) in [(3, Some(false)), (13, Some(false)), (4, None), (999, None)] {
         node.fail("nvmlDeviceGetFieldValues", "0", code);
-        let silent = HealthReading { lost, ..HealthReading::default() };
+        let call = "nvmlDeviceGetFieldValues";
+        let failed = if lost.is_none() { vec![FailedCall { call, code }] } else { vec![] };
+        let silent = HealthReading { lost, failed, ..HealthReading::default() };
+        assert_eq!(silent.is_void(), lost.is_none(), "{code}");
         assert_eq!(driver.health(&gpu).unwrap(), silent, "{code}");
     }
     node.fail("nvmlDeviceGetFieldValues", "0", 16);
@@ -130,4 +134,33 @@ fn what_cannot_be_asked_is_left_out() {
     node.fail("nvmlDeviceGetFieldValues", "0", 18);
     driver.health(&gpu).unwrap_err();
     assert!(!driver.is_open());
+}
+
+#[test]
+fn one_question_that_fails_voids_no_other() {
+    // Before Hopper links are asked one by one.
+    let node = Node::stage("1xa100-80");
+    let driver = node.driver();
+    let gpu = first(&driver.probe().unwrap());
+    node.gpu("0", |gpu| gpu.recovery_action = 2);
+    let links = "nvmlDeviceGetNvLinkState";
+    let said = HealthReading {
+        recovery_action: Some(RecoveryAction::Reboot),
+        failed: vec![FailedCall { call: links, code: 999 }],
+        ..well()
+    };
+    node.fail(links, "0", 999);
+    assert_eq!(driver.health(&gpu).unwrap(), said, "links that can't be asked aren't down");
+    node.fail(links, "0", 16);
+    assert_eq!(driver.health(&gpu).unwrap(), HealthReading { failed: vec![], ..said.clone() });
+    // The one call that asks for all links, as on Hopper and newer, fails as a whole.
+    let node = Node::stage("1xh100");
+    let driver = node.driver();
+    let gpu = first(&driver.probe().unwrap());
+    node.gpu("0", |gpu| gpu.nvlinks_down = vec![3]);
+    node.fail("nvmlDeviceGetMigMode", "0", 999);
+    let reading = driver.health(&gpu).unwrap();
+    assert_eq!(reading.recovery_action, Some(RecoveryAction::Nothing));
+    assert_eq!(reading.nvlinks, Some(NvLinks { up: 17, down: 1 }));
+    assert_eq!(reading.failed, [FailedCall { call: "nvmlDeviceGetMigMode", code: 999 }]);
 }

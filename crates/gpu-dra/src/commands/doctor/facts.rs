@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gpu_dra_claims::Record;
 use gpu_dra_model::{BootId, ClaimUid, DriverName, Inventory};
+use gpu_dra_node::runtime_config::RuntimeConfig;
 use gpu_dra_sharing::Status;
 
 /// Found out, or why not.
@@ -31,6 +32,8 @@ pub(super) struct Facts {
     pub(super) ready: Found<Ready>,
     /// Configs of container runtimes that make NVIDIA's the default.
     pub(super) nvidia_by_default: Vec<PathBuf>,
+    /// What the container runtime's files say of CDI, where they can be read.
+    pub(super) runtime_config: Option<RuntimeConfig>,
     /// The devices that would be published now.
     pub(super) desired: Found<BTreeSet<String>>,
     pub(super) cluster: Found<Cluster>,

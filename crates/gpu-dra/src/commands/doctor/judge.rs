@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use gpu_dra_claims::{KnownStep, Phase, Record};
+use gpu_dra_node::requirements::cdi;
 
 use super::facts::{Facts, SliceInfo};
 
@@ -76,6 +77,11 @@ fn folders(facts: &Facts, found: &mut Vec<Finding>) {
             format!("{path}, the folder of CDI specs, can't be written to: {why}"),
             "mount it writable under the same path, and give the runtime's folder as GPU_DRA_CDI_ROOT",
         )),
+    }
+    let node = facts.cluster.as_ref().ok().and_then(|cluster| cluster.node.as_ref().ok());
+    let runtime = node.map_or("", |node| node.runtime.as_str());
+    if let Some(why) = cdi(runtime, facts.runtime_config.as_ref(), &facts.cdi.path) {
+        found.push(problem(why, "see docs/install.md"));
     }
     for config in &facts.nvidia_by_default {
         found.push(problem(

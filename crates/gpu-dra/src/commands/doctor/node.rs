@@ -14,6 +14,7 @@ use gpu_dra_driverroot::{DriverFiles, DriverRoot};
 use gpu_dra_executor::Journal;
 use gpu_dra_model::{BootId, ClaimUid, Inventory};
 use gpu_dra_node::neighbours::is_others_socket;
+use gpu_dra_node::runtime_config::RuntimeConfig;
 use gpu_dra_nvml::Gpus as _;
 use gpu_dra_sharing::MpsClient;
 use gpu_dra_slices::{Names, OwnInstance, build};
@@ -50,6 +51,7 @@ pub(super) fn look(args: &Args, cluster: Found<Cluster>) -> Facts {
         mps: MpsClient::new(&args.mps_socket, LIMIT).list().map_err(|error| error.to_string()),
         ready: ready(args.http),
         nvidia_by_default: nvidia_by_default(&args.place.host_root_here),
+        runtime_config: RuntimeConfig::read(&args.place.host_root_here),
         desired,
         plugin_dir,
         cluster,
