@@ -86,8 +86,8 @@ impl Drop for Crew {
 impl Drop for Duty {
     fn drop(&mut self) {
         if !self.may_end || std::thread::panicking() {
-            // An error says that the agent has ended.
-            let _ = self.ended.send(self.what);
+            let is_heard = self.ended.send(self.what).is_ok();
+            tracing::debug!(what = self.what, is_heard, "ended");
         }
     }
 }

@@ -206,9 +206,8 @@ async fn post_until_it_is_there(api: &kube::Api<Event>, event: &Event) -> Result
     let began = Instant::now();
     let mut pause = Duration::from_secs(1);
     loop {
-        let error = match api.create(&kube::api::PostParams::default(), event).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let Err(error) = api.create(&kube::api::PostParams::default(), event).await else {
+            return Ok(());
         };
         let patience = match &error {
             // It is the server's last word.

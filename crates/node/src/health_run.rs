@@ -38,8 +38,7 @@ impl Drop for HealthTask {
 /// does about them.
 pub(crate) fn start(
     crew: &Crew,
-    watch: HealthWatch,
-    told: ToldReceiver,
+    (watch, told): (HealthWatch, ToldReceiver),
     driver: Arc<Driver>,
     survey: watch::Receiver<Option<Arc<Survey>>>,
     (client, node): (kube::Client, NodeName),

@@ -87,7 +87,7 @@ async fn connection(stream: TcpStream, serving: Serving) {
     }
 }
 
-/// Listens where there is an address.
+/// Takes the address, so that a port in use is told at the start.
 ///
 /// # Errors
 /// When the address can't be listened on.

@@ -46,6 +46,7 @@ pub mod runtime_config;
 pub mod service;
 pub mod settings;
 mod small;
+mod start;
 pub mod survey;
 pub mod sweep;
 

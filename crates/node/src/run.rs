@@ -25,17 +25,18 @@ use crate::health::{HealthWatch, Parts};
 use crate::http::Serving;
 use crate::machine::{Machine, MpsHost};
 use crate::metrics::{
-    Flights, MeasuredEffects, MeasuredFiles, MeasuredGpus, Metrics, Scrape, State, UsageSampler,
+    MeasuredEffects, MeasuredFiles, MeasuredGpus, Metrics, Scrape, State, UsageSampler,
 };
 use crate::mps_watch::MpsWatch;
 use crate::neighbours::{self, Neighbour};
 use crate::node_watch::NodeWatch;
-use crate::readiness::{self, Readiness, Report};
+use crate::readiness::Readiness;
 use crate::recovery::{self, keep_recovering, recover_once};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::small::keep_small;
-use crate::survey::{Place, Survey, Surveyor};
+use crate::start::{Start, alone, first_survey, held_off, install_hook};
+use crate::survey::{Place, Surveyor};
 use crate::sweep::{SweepTimes, Sweeper};
 use crate::{health_run, health_stream, http};
 
@@ -229,8 +230,7 @@ pub async fn run(
     let asked = (client.clone(), settings.node.clone());
     let health = health_run::start(
         &crew,
-        health_watch,
-        told.clone(),
+        (health_watch, told.clone()),
         nvml,
         survey.clone(),
         asked,
@@ -386,53 +386,4 @@ pub fn driver(root: DriverRoot, trees: Trees) -> Driver {
         })
     };
     Driver::new(locate, trees)
-}
-
-/// Lays the hook where the host finds it under the same path, so that nothing has to be
-/// installed on the host.
-fn install_hook(
-    files: &dyn Files,
-    source: Option<&Path>,
-    plugin_dir: &Path,
-) -> Result<PathBuf, NodeError> {
-    let installed = plugin_dir.join("gpu-dra-hook");
-    let source = source.ok_or_else(|| NodeError::Hook { path: "gpu-dra-hook".into() })?;
-    let bytes = files.read(source)?;
-    let bytes = bytes.ok_or_else(|| NodeError::Hook { path: source.to_owned() })?;
-    if files.read(&installed)?.as_ref() != Some(&bytes) {
-        files.replace(&installed, &bytes, 0o755)?;
-    }
-    Ok(installed)
-}
-
-async fn first_survey(mut survey: watch::Receiver<Option<Arc<Survey>>>) -> Result<(), NodeError> {
-    let looked = survey.wait_for(Option::is_some).await;
-    looked.map(drop).map_err(|_| NodeError::Ended("the surveyor"))
-}
-
-/// Returns when no other driver of our name serves the kubelet; until then `says` is told who.
-async fn alone(settings: &Settings, announcer: &Announcer, says: impl Fn(Report)) {
-    let (root, driver) = (&settings.kubelet_root, &settings.driver);
-    if let Some(first) = neighbours::publisher(root, driver).await {
-        says(Report::held_off(&first));
-        neighbours::wait_until_alone(root, driver, settings.retry, announcer).await;
-    }
-}
-
-/// What the probes are told before the agent runs: it lives, and isn't ready.
-struct Start {
-    flights: Arc<Flights>,
-    patience: Duration,
-}
-
-impl Start {
-    fn waits(&self, why: &str) -> Serving {
-        let (why, flights, patience) = (why.to_owned(), Arc::clone(&self.flights), self.patience);
-        let ask = move || Report::starting(&why, readiness::stuck(&flights, patience));
-        Serving { ask: Arc::new(ask), scrape: None }
-    }
-}
-
-fn held_off(report: Report) -> Serving {
-    Serving { ask: Arc::new(move || report.clone()), scrape: None }
 }

@@ -152,7 +152,7 @@ fn one_question_that_fails_voids_no_other() {
     node.fail(links, "0", 999);
     assert_eq!(driver.health(&gpu).unwrap(), said, "links that can't be asked aren't down");
     node.fail(links, "0", 16);
-    assert_eq!(driver.health(&gpu).unwrap(), HealthReading { failed: vec![], ..said.clone() });
+    assert_eq!(driver.health(&gpu).unwrap(), HealthReading { failed: vec![], ..said });
     // The one call that asks for all links, as on Hopper and newer, fails as a whole.
     let node = Node::stage("1xh100");
     let driver = node.driver();
