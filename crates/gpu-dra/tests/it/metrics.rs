@@ -295,8 +295,11 @@ async fn what_happened_on_the_node_is_counted() {
     // A record that is none lies aside.
     let bad = node.world.rig.journal().join("0f6c1f3a-2b7e-4c55-9d1f-000000000009.json");
     std::fs::write(bad, "no JSON").unwrap();
+    is("gpu_dra_takeover_state_unreadable", &[], 0.0);
+    std::fs::write(node.world.rig.plugin_dir().join("checkpoint.json.bad"), "no JSON").unwrap();
     drop(node.page());
     assert_eq!(node.page().value("gpu_dra_journal_files_moved_aside", &[]), Some(1.0));
+    assert_eq!(node.page().value("gpu_dra_takeover_state_unreadable", &[]), Some(1.0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -133,7 +133,12 @@ impl State {
         let aside = |name: &std::ffi::OsString| name.as_encoded_bytes().ends_with(b".json.bad");
         let aside = listed.iter().filter(|(name, _)| aside(name)).count();
         let help = "Files of the journal that were no records and lie aside.";
-        gauges.one("journal_files_moved_aside", help, aside)
+        gauges.one("journal_files_moved_aside", help, aside)?;
+        let beside =
+            self.journal.dir().parent().map(|dir| self.files.list(dir).unwrap_or_default());
+        let is_bad = beside.iter().flatten().any(|(name, _)| name == "checkpoint.json.bad");
+        let help = "1 while a state of NVIDIA's driver lies aside that could not be taken over.";
+        gauges.one("takeover_state_unreadable", help, u64::from(is_bad))
     }
 }
 
