@@ -235,12 +235,13 @@ impl<'s, 'a: 's> Search<'s, 'a> {
         from: usize,
     ) -> Result<Option<(usize, Undo)>, AllocateError> {
         for candidate in from..self.pools.candidates.len() {
+            // To pass over what is known costs next to nothing, and isn't counted.
+            if self.is_unselected(place, candidate) {
+                continue;
+            }
             self.steps += 1;
             if self.steps > self.allocator.max_steps {
                 return Err(AllocateError::TooLong { steps: self.allocator.max_steps });
-            }
-            if self.is_unselected(place, candidate) {
-                continue;
             }
             if let Err(reason) = self.is_free(place, candidate) {
                 self.reject(place, candidate, &reason);
