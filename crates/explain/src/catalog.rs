@@ -11,8 +11,9 @@ use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
 use crate::slices::Slices;
 
-/// Distinct values kept of one attribute.
-const MAX_VALUES: usize = 48;
+/// Distinct values kept of one attribute. Of one with more it is not said that no device has
+/// a value.
+pub const MAX_VALUES: usize = 48;
 
 /// Names and values in use.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Published<'a> {
     pub(crate) kinds: BTreeSet<&'static str>,
     /// The first distinct values, as text.
     pub(crate) values: BTreeSet<Cow<'a, str>>,
+    /// Whether there are others.
+    pub(crate) has_more: bool,
     /// The types of the devices that have it: gpu, mig.
     pub(crate) types: BTreeSet<&'a str>,
 }
@@ -77,6 +80,8 @@ impl<'a> Catalog<'a> {
         published.types.insert(kind_of_device);
         if published.values.len() < MAX_VALUES {
             published.values.insert(text);
+        } else if !published.values.contains(&text) {
+            published.has_more = true;
         }
     }
 

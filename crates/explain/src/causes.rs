@@ -28,7 +28,7 @@ pub(crate) fn cause(obstacle: &Obstacle) -> Cause {
     };
     match &obstacle.reason {
         Reason::ClassSelector { class, index } => {
-            with_terms(CauseKind::Class, format!("not of class {class} (selector #{index})"))
+            with_terms(CauseKind::Class, format!("selector #{index} of class {class}"))
         }
         Reason::Selector { index } => with_terms(CauseKind::Selector, format!("selector #{index}")),
         Reason::SelectorError { error } => with_terms(CauseKind::SelectorError, error_rule(error)),
@@ -71,7 +71,7 @@ pub(crate) fn plain(reason: &Reason) -> Cause {
         ),
         Reason::Counters { set, counter, wanted, available } => cause(
             CauseKind::Counter,
-            format!("counter {counter} ({set}, shared with devices in use)"),
+            format!("counter {counter} ({set}, shared with other devices)"),
             Some(wanted.to_string()),
             vec![format!("{available} left")],
         ),
@@ -116,9 +116,15 @@ pub(crate) fn error_rule(error: &AllocateError) -> String {
         AllocateError::AllConstrained { claim, request, reason, .. } => {
             format!("claim {claim}, request {request} asks for all devices, but {reason}")
         }
+        AllocateError::TooLong { .. } => NOT_DECIDED.to_owned(),
         other => other.to_string(),
     }
 }
+
+/// What is said of an attempt that was given up. After how many tries differs by node.
+const NOT_DECIDED: &str = "not decided: its devices can be combined in more ways than explain \
+                           tries, which is a limit of its own (the scheduler gives up after 10 \
+                           seconds)";
 
 /// The cause as part of a sentence: rule, what was asked, what was seen.
 pub(crate) fn sentence(cause: &Cause) -> String {

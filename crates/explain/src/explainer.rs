@@ -2,7 +2,7 @@
 //! time, those that don't fit are surveyed, equal ones are folded at once, so that memory
 //! hardly grows with the cluster.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use gpu_dra_allocator::{AllocateError, Allocator, Outcome};
@@ -22,9 +22,10 @@ use crate::{nodes, verdict};
 /// Names of nodes given for a group.
 const NAMES: usize = 3;
 /// Devices tried on one node, about a second of work. Once a node needed more, the others get
-/// less: a hostile claim must not take hours on thousands of nodes.
+/// less: a hostile claim must not take hours on thousands of nodes. A node on which that isn't
+/// enough is not decided.
 const MAX_STEPS: usize = 2_000_000;
-const MAX_STEPS_AFTER: usize = 10_000;
+const AFTER: usize = 200;
 
 /// Devices looked at at once, some 100 MB.
 const AT_ONCE: usize = 8_000;
@@ -40,8 +41,8 @@ pub struct Cluster<'a> {
     pub claims: &'a [ResourceClaim],
     /// All nodes.
     pub nodes: &'a [Node],
-    /// Namespaces that may use adminAccess, where that is known.
-    pub admin_namespaces: Option<&'a [String]>,
+    /// Whether namespaces may use adminAccess, of those that are known; None: it isn't judged.
+    pub admin_access: Option<&'a BTreeMap<String, bool>>,
 }
 
 /// Answers questions about one cluster, one after the other.
@@ -53,6 +54,7 @@ pub struct Explainer<'a> {
     /// What earlier questions were given, by claim.
     taken: HashMap<String, AllocationResult>,
     at_once: usize,
+    max_steps: usize,
 }
 
 /// Nodes of which the same is to be said.
@@ -83,7 +85,15 @@ impl<'a> Explainer<'a> {
             catalog: Rc::new(Catalog::of(cluster.slices)),
             taken: HashMap::new(),
             at_once: AT_ONCE,
+            max_steps: MAX_STEPS,
         }
+    }
+
+    /// Tries so many devices on one node at most.
+    #[must_use]
+    pub fn with_max_steps(mut self, steps: usize) -> Self {
+        self.max_steps = steps;
+        self
     }
 
     /// Looks at so many devices at once, or at one node where it has more: fewer take less
@@ -128,21 +138,27 @@ impl<'a> Explainer<'a> {
         let mut adviser = Adviser::new(self.cluster, Rc::clone(&self.catalog), question);
         let mut misses = Misses::default();
         let mut findings = Findings::default();
-        if question.missing.is_empty() && !adviser.is_rejected() && !open.is_empty() {
+        if question.missing.is_empty() && !adviser.is_never_made() && !open.is_empty() {
             findings = self.all_nodes(question, &open, &mut adviser, &mut misses, progress);
         }
         let (verdict, sentence) = verdict::of(question, &adviser, &findings, &open);
         let nodes: Vec<NodeGroup> =
             findings.groups.iter().map(|group| node_group(group, &names)).collect();
+        adviser.classes();
         adviser.counts(&nodes);
         // Of what fits no one asks what else would have done.
-        let fits = verdict == Verdict::Fits;
+        let fits =
+            verdict == Verdict::Fits || verdict == Verdict::Rejected && findings.fit.is_some();
         let report = Report {
             subject: question.subject.clone(),
             verdict,
             sentence,
             advice: adviser.into_advice(fits),
-            nearest: if fits { Vec::new() } else { misses.into_nearest(&names) },
+            nearest: if fits {
+                Vec::new()
+            } else {
+                misses.into_nearest(&names, self.cluster.claims)
+            },
             considered: findings.groups.iter().map(|group| group.count).sum(),
             nodes,
         };
@@ -158,7 +174,7 @@ impl<'a> Explainer<'a> {
         progress: &mut dyn FnMut(usize),
     ) -> Findings {
         let mut findings = Findings::default();
-        let mut max_steps = MAX_STEPS;
+        let mut max_steps = self.max_steps;
         let mut number = 0;
         for batch in self.batches.of(self.cluster.nodes, self.at_once) {
             let mut allocator =
@@ -170,8 +186,8 @@ impl<'a> Explainer<'a> {
                     None => {
                         allocator.set_max_steps(max_steps);
                         let outcome = allocator.allocate(node, open, &mut || "share".to_owned());
-                        if let Some(AllocateError::TooLong { .. }) = on_node::error(&outcome) {
-                            max_steps = MAX_STEPS_AFTER;
+                        if on_node::is_too_long(&outcome) {
+                            max_steps = self.max_steps / AFTER;
                         }
                         let survey = match &outcome {
                             Outcome::Allocated(_) => None,
@@ -179,7 +195,7 @@ impl<'a> Explainer<'a> {
                         };
                         if let Some(survey) = &survey {
                             adviser.see(survey, allocator.allocated());
-                            misses.add(survey, number);
+                            misses.add(survey, allocator.allocated(), number);
                         }
                         let (key, examples) = on_node::examine(survey.as_ref(), &outcome);
                         let error = on_node::error(&outcome).cloned();

@@ -8,6 +8,7 @@ use gpu_dra_allocator::{
 };
 use gpu_dra_cel::Term;
 
+use crate::by_class::{self, About};
 use crate::catalog;
 use crate::causes::{cause, error_rule, plain};
 use crate::report::{Cause, CauseKind, NodeOutcome, Removed, RequestOnNode};
@@ -47,6 +48,7 @@ struct RemovedKey {
     kind: CauseKind,
     rules: Vec<Rule>,
     what: String,
+    by_value: bool,
     count: usize,
 }
 
@@ -70,6 +72,9 @@ pub(crate) fn examine(survey: Option<&Survey<'_>>, outcome: &Outcome) -> (Key, E
     let (result, note, rejected) = match outcome {
         Outcome::Allocated(_) => (NodeOutcome::Fits, None, &[][..]),
         Outcome::Refused(refusal) => match &refusal.error {
+            Some(error @ AllocateError::TooLong { .. }) => {
+                (NodeOutcome::NotDecided, Some(error_rule(error)), refusal.rejected.as_slice())
+            }
             Some(error) => (NodeOutcome::Error, Some(error_rule(error)), &[][..]),
             None => (NodeOutcome::DoesNotFit, None, refusal.rejected.as_slice()),
         },
@@ -104,29 +109,34 @@ fn dynamic(rejected: &[Rejection]) -> Dynamic<'_> {
 }
 
 fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec<RemovedExamples>) {
-    let mut groups: BTreeMap<(Vec<Rule>, &str), (usize, RemovedExamples)> = BTreeMap::new();
+    let mut groups: BTreeMap<(Vec<Rule>, &str, bool), (usize, RemovedExamples)> = BTreeMap::new();
     let (mut selected, mut usable) = (0, 0);
     // Most devices of a node are of another class, alike in why. In order, so that the
     // examples are the same each time.
-    let mut of_others: Vec<((*const Term, &str), Vec<&Candidate<'_>>)> = Vec::new();
+    let mut of_others: Vec<(&str, Vec<&Candidate<'_>>)> = Vec::new();
+    let mut places: HashMap<(*const Term, &str), usize> = HashMap::new();
     for found in &request.devices {
         if let [Obstacle { reason: Reason::ClassSelector { .. }, terms }] =
             found.obstacles.as_slice()
         {
-            let key = (terms.as_ptr(), catalog::what(&found.id.driver, found.device));
-            match of_others.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, devices)) => devices.push(found),
-                None => of_others.push((key, vec![found])),
+            let what = catalog::what(&found.id.driver, found.device);
+            let place = *places.entry((terms.as_ptr(), what)).or_insert_with(|| {
+                of_others.push((what, Vec::new()));
+                of_others.len() - 1
+            });
+            if let Some((_, devices)) = of_others.get_mut(place) {
+                devices.push(found);
             }
         }
     }
-    for ((_, what), devices) in &of_others {
+    for (what, devices) in &of_others {
         let Some(obstacle) = devices.first().and_then(|first| first.obstacles.first()) else {
             continue;
         };
         let cause = cause(obstacle);
         let rules = vec![(cause.kind, cause.rule, cause.wanted)];
-        let (count, examples) = groups.entry((rules, what)).or_default();
+        let by_value = by_class::about(&obstacle.terms) == About::Value;
+        let (count, examples) = groups.entry((rules, what, by_value)).or_default();
         *count += devices.len();
         let names = devices.iter().take(EXAMPLES).map(|device| device.id.device.clone());
         names.for_each(|name| insert(&mut examples.devices, name));
@@ -164,7 +174,7 @@ fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec
         let rules: Vec<_> =
             causes.iter().map(|c| (c.kind, c.rule.clone(), c.wanted.clone())).collect();
         let what = catalog::what(&found.id.driver, found.device);
-        let (count, examples) = groups.entry((rules, what)).or_default();
+        let (count, examples) = groups.entry((rules, what, false)).or_default();
         *count += 1;
         insert(&mut examples.devices, found.id.device.clone());
         examples.seen.resize_with(causes.len(), BTreeSet::new);
@@ -174,9 +184,9 @@ fn of_request(request: &Surveyed<'_>, dynamic: &Dynamic<'_>) -> (RequestKey, Vec
     }
     let mut removed = Vec::new();
     let mut all_examples = Vec::new();
-    for ((rules, what), (count, examples)) in groups {
+    for ((rules, what, by_value), (count, examples)) in groups {
         let Some(kind) = rules.first().map(|(kind, ..)| *kind) else { continue };
-        removed.push(RemovedKey { kind, rules, what: what.to_owned(), count });
+        removed.push(RemovedKey { kind, rules, what: what.to_owned(), by_value, count });
         all_examples.push(examples);
     }
     let key = RequestKey {
@@ -240,15 +250,25 @@ fn removed((key, examples): (&RemovedKey, &RemovedExamples)) -> Option<Removed> 
         count: key.count,
         devices: examples.devices.iter().cloned().collect(),
         what: key.what.clone(),
+        by_value: key.by_value,
         cause: causes.next()?,
         also: causes.collect(),
     })
 }
 
-/// The error that ended an attempt.
+/// The error that ended an attempt, and would end the scheduler's.
 pub(crate) fn error(outcome: &Outcome) -> Option<&AllocateError> {
     match outcome {
+        Outcome::Refused(refusal) if !is_too_long(outcome) => refusal.error.as_ref(),
+        _ => None,
+    }
+}
+
+/// Whether the attempt was given up.
+pub(crate) fn is_too_long(outcome: &Outcome) -> bool {
+    let error = match outcome {
         Outcome::Refused(refusal) => refusal.error.as_ref(),
         Outcome::Allocated(_) => None,
-    }
+    };
+    matches!(error, Some(AllocateError::TooLong { .. }))
 }

@@ -1,17 +1,15 @@
 //! What is asked: a pod with its claims, or a claim by itself, as the scheduler would see
-//! them. Claims that a controller would make from templates, or the scheduler from extended
-//! resources, are made here.
+//! them. Claims that a controller would make from templates are made here, those that the
+//! scheduler makes from extended resources in [`crate::extended`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{
-    DeviceClaim, DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec,
-    ResourceClaimTemplate,
-};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
 
+use crate::manifest::{ObjectName, Refusal};
 use crate::report::Advice;
-use crate::words;
+use crate::{extended, words};
 
 /// `ResourceClaimReservedForMaxSize`: pods that can use one claim.
 const MAX_USERS: usize = 256;
@@ -27,6 +25,10 @@ pub struct Question {
     pub claims: Vec<ResourceClaim>,
     /// Extended resources of the pod that classes stand for.
     pub extended_resources: Vec<String>,
+    /// The objects that it is made of, but for classes.
+    pub objects: Vec<ObjectName>,
+    /// What the API server refuses of them.
+    pub refused: Vec<Advice>,
     /// What it refers to and isn't there.
     pub missing: Vec<Advice>,
     /// What else was noticed.
@@ -49,7 +51,8 @@ impl Question {
     #[must_use]
     pub fn of_claim(claim: &ResourceClaim) -> Self {
         let subject = format!("claim {}", full_name(&claim.metadata));
-        Self { subject, claims: vec![claim.clone()], ..Self::default() }
+        let objects = vec![ObjectName::of("ResourceClaim", &claim.metadata)];
+        Self { subject, objects, claims: vec![claim.clone()], ..Self::default() }
     }
 
     /// About a template: the claim that would be made of it.
@@ -58,7 +61,8 @@ impl Question {
         let subject = format!("template {}", full_name(&template.metadata));
         let name = template.metadata.name.clone().unwrap_or_default();
         let claim = from_template(template, name);
-        Self { subject, claims: vec![claim], ..Self::default() }
+        let objects = vec![ObjectName::of("ResourceClaimTemplate", &template.metadata)];
+        Self { subject, objects, claims: vec![claim], ..Self::default() }
     }
 
     /// About a pod.
@@ -66,7 +70,8 @@ impl Question {
     pub fn of_pod(pod: &Pod, known: &Known<'_>) -> Self {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let subject = format!("pod {}", full_name(&pod.metadata));
-        let mut question = Self { subject, pod: Some(pod.clone()), ..Self::default() };
+        let objects = vec![ObjectName::of("Pod", &pod.metadata)];
+        let mut question = Self { subject, objects, pod: Some(pod.clone()), ..Self::default() };
         let here = |object: Option<&String>| object.map(String::as_str) == Some(namespace);
         let claim_named = |name: &str| {
             known.claims.iter().find(|claim| {
@@ -83,6 +88,11 @@ impl Question {
             .collect();
         for entry in spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten()) {
             let about = format!("{}: resourceClaims[{}]", question.subject, entry.name);
+            let named = |kind: &str, name: &String| ObjectName::new(kind, namespace, name);
+            let of_claim = entry.resource_claim_name.iter().map(|n| named("ResourceClaim", n));
+            let template = entry.resource_claim_template_name.iter();
+            question.objects.extend(of_claim);
+            question.objects.extend(template.map(|name| named("ResourceClaimTemplate", name)));
             let existing =
                 entry.resource_claim_name.as_deref().or(made.get(entry.name.as_str()).copied());
             if let Some(claim) = existing.and_then(claim_named) {
@@ -119,12 +129,31 @@ impl Question {
                 }
             }
         }
-        if let Some((claim, resources)) = extended_resources(pod, known.classes) {
+        // Once it is scheduled its claim is there, with what it was given.
+        let special = pod.status.as_ref().and_then(|s| s.extended_resource_claim_status.as_ref());
+        let special = special.and_then(|status| claim_named(&status.resource_claim_name));
+        if let Some(claim) = special {
+            question.claims.push(claim.clone());
+        } else if let Some((claim, resources)) = extended::claim(pod, known.classes) {
             question.claims.push(claim);
             question.extended_resources = resources;
         }
         question.note(pod);
         question
+    }
+
+    /// With what the API server refuses of its objects and their classes.
+    #[must_use]
+    pub fn refused_by(mut self, refusals: &[Refusal]) -> Self {
+        let classes = self.claims.iter().flat_map(classes).map(str::to_owned);
+        let classes: Vec<String> = classes.collect();
+        let concerns = |object: &ObjectName| match object.kind.as_str() {
+            "DeviceClass" => classes.contains(&object.name),
+            _ => self.objects.contains(object),
+        };
+        let refused = refusals.iter().filter(|refusal| concerns(&refusal.object));
+        self.refused = refused.map(|refusal| refusal.advice.clone()).collect();
+        self
     }
 
     /// What the pod itself and its claims say about why it waits.
@@ -177,57 +206,13 @@ fn from_template(template: &ResourceClaimTemplate, name: String) -> ResourceClai
     claim
 }
 
-/// The claim that the scheduler makes for extended resources that classes stand for.
-fn extended_resources(pod: &Pod, classes: &[DeviceClass]) -> Option<(ResourceClaim, Vec<String>)> {
-    let spec = pod.spec.as_ref()?;
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let (mut requests, mut standing_for) = (Vec::new(), BTreeSet::new());
-    for (i, container) in containers.enumerate() {
-        let Some(resources) = &container.resources else { continue };
-        let limits = resources.limits.iter().chain(&resources.requests).flatten();
-        let names: BTreeSet<&String> = limits.clone().map(|(name, _)| name).collect();
-        for (j, name) in names.into_iter().enumerate() {
-            let Some(class) = class_for(name, classes) else { continue };
-            standing_for.insert(name.clone());
-            let count = limits.clone().find(|(known, _)| *known == name);
-            let count = count.and_then(|(_, quantity)| quantity.0.parse::<i64>().ok());
-            requests.push(DeviceRequest {
-                name: format!("container-{i}-request-{j}"),
-                exactly: Some(ExactDeviceRequest {
-                    device_class_name: class.to_owned(),
-                    allocation_mode: Some("ExactCount".to_owned()),
-                    count: Some(count.filter(|count| *count > 0)?),
-                    ..ExactDeviceRequest::default()
-                }),
-                ..DeviceRequest::default()
-            });
-        }
-    }
-    if requests.is_empty() {
-        return None;
-    }
-    let mut claim = ResourceClaim::default();
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    claim.metadata.name = Some(format!("{name}-extended-resources"));
-    claim.metadata.namespace.clone_from(&pod.metadata.namespace);
-    let devices = DeviceClaim { requests: Some(requests), ..DeviceClaim::default() };
-    claim.spec = Some(ResourceClaimSpec { devices: Some(devices) });
-    Some((claim, standing_for.into_iter().collect()))
-}
-
-/// The class that an extended resource stands for: the newest that names it, then the first
-/// by name.
-fn class_for<'a>(resource: &'a str, classes: &'a [DeviceClass]) -> Option<&'a str> {
-    if let Some(class) = resource.strip_prefix("deviceclass.resource.kubernetes.io/") {
-        return Some(class);
-    }
-    let named = classes.iter().filter(|class| {
-        let spec = class.spec.as_ref();
-        spec.and_then(|spec| spec.extended_resource_name.as_deref()) == Some(resource)
-    });
-    let newest = named.min_by_key(|class| {
-        let created = class.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (std::cmp::Reverse(created), class.metadata.name.clone())
-    })?;
-    newest.metadata.name.as_deref()
+/// The classes that the requests of a claim name.
+pub(crate) fn classes(claim: &ResourceClaim) -> impl Iterator<Item = &str> {
+    let devices = claim.spec.as_ref().and_then(|spec| spec.devices.as_ref());
+    let requests = devices.into_iter().flat_map(|devices| devices.requests.iter().flatten());
+    requests.flat_map(|request| {
+        let exactly = request.exactly.iter().map(|exactly| exactly.device_class_name.as_str());
+        let subs = request.first_available.iter().flatten();
+        exactly.chain(subs.map(|sub| sub.device_class_name.as_str()))
+    })
 }

@@ -34,8 +34,10 @@ pub enum Verdict {
     DoesNotFit,
     /// An error on one node stops the pod on all.
     Stopped,
-    /// The API server refuses an object.
+    /// The API server refuses an object, or the node agent a config, so that it never starts.
     Rejected,
+    /// No node is known to have what is asked for, and some were too much work to decide.
+    NotDecided,
     /// An object that is referred to doesn't exist.
     Missing,
     /// It asks for no devices.
@@ -65,7 +67,7 @@ impl Advice {
     }
 }
 
-/// Devices that would do, were it not for one thing.
+/// Devices that would do, were it not for one thing; for two, where there are none of those.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Nearest {
@@ -79,6 +81,9 @@ pub struct Nearest {
     pub nodes: usize,
     /// By what they fail, and what would change it.
     pub text: String,
+    /// What to do, where that isn't in the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
 }
 
 /// Nodes of which the same is to be said.
@@ -109,6 +114,8 @@ pub enum NodeOutcome {
     Fits,
     /// An error that stops the pod.
     Error,
+    /// To try all ways is too much work; a limit of this program, not of the scheduler's.
+    NotDecided,
     /// Not all claims can be allocated here.
     DoesNotFit,
     /// The pod can't go here for another reason than devices.
@@ -147,6 +154,9 @@ pub struct Removed {
     pub devices: Vec<String>,
     /// What they are: product, or driver and type.
     pub what: String,
+    /// Whether they are of the class's driver and type, and a value keeps them off it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_value: bool,
     /// What removed them first, in the scheduler's order.
     pub cause: Cause,
     /// What else would have.

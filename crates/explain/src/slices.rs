@@ -59,10 +59,24 @@ impl Slices {
         KeptDevice { plain: self.devices.share(device), attributes }
     }
 
-    /// Adds a slice in place of one of the same name.
-    pub fn put(&mut self, slice: ResourceSlice) {
-        self.kept.retain(|known| known.frame.metadata.name != slice.metadata.name);
-        self.push(slice);
+    /// Adds slices in place of those of the same names. One without a name is another one.
+    pub fn put_all(&mut self, slices: impl IntoIterator<Item = ResourceSlice>) {
+        let slices: Vec<ResourceSlice> = slices.into_iter().collect();
+        let name = |slice: &ResourceSlice| slice.metadata.name.clone();
+        // The last of a name stays.
+        let last: HashMap<String, usize> = slices
+            .iter()
+            .enumerate()
+            .filter_map(|(place, slice)| Some((name(slice)?, place)))
+            .collect();
+        let is_replaced =
+            |known: &Kept| name(&known.frame).is_some_and(|name| last.contains_key(&name));
+        self.kept.retain(|known| !is_replaced(known));
+        for (place, slice) in slices.into_iter().enumerate() {
+            if name(&slice).is_none_or(|name| last.get(&name) == Some(&place)) {
+                self.push(slice);
+            }
+        }
     }
 
     /// Whether there are none.
@@ -74,6 +88,14 @@ impl Slices {
     /// The slices, each made anew.
     pub fn iter(&self) -> impl Iterator<Item = ResourceSlice> {
         self.kept.iter().map(Kept::whole)
+    }
+
+    /// The devices, as they are kept.
+    pub fn devices(&self) -> impl Iterator<Item = SliceDevice<'_>> {
+        self.kept.iter().flat_map(|slice| {
+            let devices = slice.devices.iter().flatten();
+            devices.map(|device| SliceDevice { frame: &slice.frame, device })
+        })
     }
 
     /// The nodes that slices name, with repetitions.
@@ -116,11 +138,15 @@ impl Kept {
 }
 
 impl KeptDevice {
-    /// A string attribute.
-    pub(crate) fn string(&self, name: &str) -> Option<&str> {
+    fn attribute(&self, name: &str) -> Option<&Rc<(String, DeviceAttribute)>> {
         let attributes = self.attributes.as_deref()?;
         let place = attributes.binary_search_by(|known| known.0.as_str().cmp(name)).ok()?;
-        attributes.get(place)?.1.string.as_deref()
+        attributes.get(place)
+    }
+
+    /// A string attribute.
+    pub(crate) fn string(&self, name: &str) -> Option<&str> {
+        self.attribute(name)?.1.string.as_deref()
     }
 
     /// The device as it was.
@@ -129,6 +155,51 @@ impl KeptDevice {
         let attributes =
             attributes.map(|all| all.iter().map(|attribute| (**attribute).clone()).collect());
         Device { attributes, ..(*self.plain).clone() }
+    }
+}
+
+/// A device of [`Slices`].
+#[derive(Debug, Clone, Copy)]
+pub struct SliceDevice<'s> {
+    frame: &'s ResourceSlice,
+    device: &'s KeptDevice,
+}
+
+impl<'s> SliceDevice<'s> {
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &'s str {
+        &self.frame.spec.driver
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &'s str {
+        &self.frame.spec.pool.name
+    }
+
+    /// The device without its attributes; equal ones have one address.
+    #[must_use]
+    pub fn plain(&self) -> &'s Device {
+        &self.device.plain
+    }
+
+    /// A string attribute.
+    #[must_use]
+    pub fn string(&self, name: &str) -> Option<&'s str> {
+        self.device.string(name)
+    }
+
+    /// The address of an attribute, 0 where there is none: equal ones have one.
+    #[must_use]
+    pub fn address(&self, name: &str) -> usize {
+        self.device.attribute(name).map_or(0, |attribute| Rc::as_ptr(attribute).addr())
+    }
+
+    /// The device as it was, made anew.
+    #[must_use]
+    pub fn whole(&self) -> Device {
+        self.device.whole()
     }
 }
 
@@ -222,8 +293,19 @@ mod tests {
     #[test]
     fn a_name_is_there_once() {
         let mut slices: Slices = [slice("a", "GPU-1"), slice("b", "GPU-2")].into_iter().collect();
-        slices.put(slice("a", "GPU-3"));
+        slices.put_all([slice("a", "GPU-3"), slice("c", "GPU-4"), slice("c", "GPU-5")]);
         let names: Vec<_> = slices.iter().filter_map(|slice| slice.metadata.name).collect();
-        assert_eq!(names, ["b", "a"]);
+        assert_eq!(names, ["b", "a", "c"]);
+        let last = slices.iter().last().unwrap();
+        assert_eq!(last.spec, slice("c", "GPU-5").spec);
+    }
+
+    #[test]
+    fn slices_without_a_name_are_all_there() {
+        let mut nameless = slice("a", "GPU-1");
+        nameless.metadata.name = None;
+        let mut slices: Slices = [nameless.clone()].into_iter().collect();
+        slices.put_all([nameless.clone(), nameless]);
+        assert_eq!(slices.iter().count(), 3);
     }
 }

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::causes::sentence;
-use crate::report::{CauseKind, NodeGroup, NodeOutcome, Report, RequestOnNode, Verdict};
+use crate::report::{CauseKind, NodeGroup, NodeOutcome, Removed, Report, RequestOnNode, Verdict};
+use crate::verdict::of_class;
 use crate::words;
 
 /// What a piece of text is, for colours.
@@ -43,6 +44,7 @@ pub fn render(report: &Report, paint: &dyn Fn(Style, &str) -> String) -> String 
         Verdict::DoesNotFit => (Style::Bad, "does not fit"),
         Verdict::Stopped => (Style::Bad, "stopped"),
         Verdict::Rejected => (Style::Bad, "refused"),
+        Verdict::NotDecided => (Style::Bad, "not decided"),
         Verdict::Missing => (Style::Bad, "waits"),
     };
     line(format!("{}: {}", paint(style, word), report.sentence));
@@ -61,6 +63,9 @@ pub fn render(report: &Report, paint: &dyn Fn(Style, &str) -> String) -> String 
             nearest.text,
             paint(Style::Dim, &format!("({nodes})"))
         ));
+        if let Some(fix) = &nearest.fix {
+            line(format!("      {} {fix}", paint(Style::Hint, "->")));
+        }
     }
     for group in &report.nodes {
         for shown in node_group(group, paint) {
@@ -73,7 +78,7 @@ pub fn render(report: &Report, paint: &dyn Fn(Style, &str) -> String) -> String 
 fn node_group(group: &NodeGroup, paint: &dyn Fn(Style, &str) -> String) -> Vec<String> {
     let style = match group.outcome {
         NodeOutcome::Fits => Style::Good,
-        NodeOutcome::Error | NodeOutcome::DoesNotFit => Style::Bad,
+        NodeOutcome::Error | NodeOutcome::NotDecided | NodeOutcome::DoesNotFit => Style::Bad,
         NodeOutcome::LeftOut => Style::Dim,
     };
     let mut names = group.names.join(", ");
@@ -102,13 +107,13 @@ fn request_on_node(request: &RequestOnNode, paint: &dyn Fn(Style, &str) -> Strin
         request.selected,
         request.usable
     )];
-    let others: usize = request
-        .removed
-        .iter()
-        .filter(|removed| removed.cause.kind == CauseKind::Class)
-        .map(|removed| removed.count)
-        .sum();
-    for removed in request.removed.iter().filter(|r| r.cause.kind != CauseKind::Class) {
+    // Which devices a class leaves out is told where it leaves out all.
+    let is_told = |removed: &Removed| {
+        removed.cause.kind != CauseKind::Class || removed.by_value && of_class(request) == 0
+    };
+    let others = request.removed.iter().filter(|removed| !is_told(removed));
+    let others: usize = others.map(|removed| removed.count).sum();
+    for removed in request.removed.iter().filter(|removed| is_told(removed)) {
         let names = if removed.count > removed.devices.len() {
             format!("{} ...", removed.devices.join(", "))
         } else {

@@ -19,11 +19,11 @@ pub(crate) fn of(
     open: &[&ResourceClaim],
 ) -> (Verdict, String) {
     let subject = &question.subject;
+    if let Some(sentence) = adviser.rejection() {
+        return (Verdict::Rejected, sentence.to_owned());
+    }
     if let Some(missing) = question.missing.first() {
         return (Verdict::Missing, format!("{subject} waits: {}", missing.problem));
-    }
-    if let Some((about, problem)) = adviser.rejection() {
-        return (Verdict::Rejected, format!("the API server refuses {about}: {problem}"));
     }
     if question.claims.is_empty() {
         return (Verdict::NoDevices, format!("{subject} asks for no devices"));
@@ -45,6 +45,12 @@ pub(crate) fn of(
         let sentence =
             format!("{subject} fits on {fits} of {nodes}; {node} would give it {devices}");
         return (Verdict::Fits, sentence);
+    }
+    let mut undecided = findings.groups.iter().filter(|g| g.key.outcome == NodeOutcome::NotDecided);
+    if let Some(first) = undecided.next() {
+        let count = first.count + undecided.map(|group| group.count).sum::<usize>();
+        let note = first.key.note.clone().unwrap_or_default();
+        return (Verdict::NotDecided, format!("{subject}, {count} of {nodes}: {note}"));
     }
     if considered == 0 {
         return (Verdict::DoesNotFit, format!("{subject} fits nowhere: there are no nodes"));
@@ -99,18 +105,23 @@ fn devices_of(allocation: &AllocationResult) -> impl Iterator<Item = String> + '
 }
 
 /// How near a group comes: requests that could be met, devices that can be had, that match,
-/// that exist.
-fn closeness(group: &Group, claims: &[String]) -> (bool, usize, usize, usize, usize) {
+/// that are of the class, that are of its kind.
+fn closeness(group: &Group, claims: &[String]) -> (bool, [usize; 5]) {
     let requests = on_node::requests(&group.key, &group.examples, claims);
     let sum = |of: fn(&RequestOnNode) -> usize| requests.iter().map(of).sum::<usize>();
     let of_class = |request: &RequestOnNode| of_class(request);
-    (
-        group.key.outcome != NodeOutcome::LeftOut,
+    let of_kind = |request: &RequestOnNode| {
+        let by_value = request.removed.iter().filter(|removed| removed.by_value);
+        by_value.map(|removed| removed.count).sum::<usize>()
+    };
+    let near = [
         requests.iter().filter(|request| is_met(request)).count(),
         sum(|request| request.usable),
         sum(|request| request.selected),
         requests.iter().map(of_class).sum(),
-    )
+        requests.iter().map(of_kind).sum(),
+    ];
+    (group.key.outcome != NodeOutcome::LeftOut, near)
 }
 
 /// Whether the request alone could be met.
@@ -121,7 +132,8 @@ fn is_met(request: &RequestOnNode) -> bool {
     }
 }
 
-fn of_class(request: &RequestOnNode) -> usize {
+/// The devices that are of the class.
+pub(crate) fn of_class(request: &RequestOnNode) -> usize {
     let others = request.removed.iter().filter(|removed| removed.cause.kind == CauseKind::Class);
     request.devices - others.map(|removed| removed.count).sum::<usize>().min(request.devices)
 }
@@ -156,7 +168,10 @@ fn unmet_request(request: &RequestOnNode) -> String {
     let wants = wanted.map_or_else(|| "all devices".to_owned(), |n| words::count(n, "device"));
     let of_class = of_class(request);
     if of_class == 0 {
-        return format!("request {name} wants {wants} of class {class}, it has none");
+        let near = request.removed.iter().filter(|removed| removed.by_value);
+        let near = near.max_by_key(|removed| removed.count);
+        let near = near.map_or_else(String::new, |near| format!(": {}", sentence(&near.cause)));
+        return format!("request {name} wants {wants} of class {class}, it has none{near}");
     }
     let main = |by: fn(CauseKind) -> bool| {
         let removed = request.removed.iter().filter(|removed| by(removed.cause.kind));

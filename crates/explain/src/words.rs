@@ -82,6 +82,19 @@ pub(crate) fn rule(term: &Term) -> String {
     }
 }
 
+/// How what was seen stands to what was wanted.
+pub(crate) fn opposite(operator: Operator) -> &'static str {
+    match operator {
+        Operator::Greater => "<=",
+        Operator::GreaterEquals => "<",
+        Operator::Less => ">=",
+        Operator::LessEquals => ">",
+        Operator::Equals => "!=",
+        Operator::NotEquals => "==",
+        _ => "not",
+    }
+}
+
 /// The first of a list, and how many more.
 pub(crate) fn list(items: &[String], most: usize) -> String {
     let mut text = items.iter().take(most).cloned().collect::<Vec<_>>().join(", ");

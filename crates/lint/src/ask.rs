@@ -79,7 +79,7 @@ fn ask(world: &World<'_>, class: &[&str], claim: ResourceClaim, devices: &[usize
         classes: &classes,
         claims: &[],
         nodes: &nodes,
-        admin_namespaces: None,
+        admin_access: None,
     };
     Explainer::new(cluster).explain(&Question::of_claim(&claim), &mut |_| {}).advice
 }
@@ -97,7 +97,7 @@ fn on_node(world: &World<'_>, devices: &[usize]) -> Vec<ResourceSlice> {
             slice.spec.pool.resource_slice_count = 1;
             slice
         });
-        slice.spec.devices.get_or_insert_default().push(judged.bare_device());
+        slice.spec.devices.get_or_insert_default().push(judged.by_itself());
     }
     slices.into_values().collect()
 }

@@ -8,22 +8,24 @@ use gpu_dra_model::config::nearest;
 
 use crate::finding::{Findings, Rule, Severity};
 use crate::judge::{self, Placed, Verdict};
+use crate::judged::Origin;
 use crate::object::{Claim, Object};
 use crate::requests::{self, Asked};
 use crate::shape::sentence;
-use crate::world::{Origin, World};
+use crate::world::World;
 use crate::{ask, configs, constraints, values};
 
 mod rights;
 
 pub(crate) use rights::TAINTS;
 
+/// Whether it is clean so far, so that [`fit`] may be asked about it.
 pub(crate) fn lint(
     object: &Object<'_>,
     claim: &Claim,
     world: &mut World<'_>,
     findings: &mut Findings,
-) {
+) -> bool {
     let asked = requests::all(object, claim);
     duplicates(object, claim, findings);
     for request in &asked {
@@ -40,9 +42,7 @@ pub(crate) fn lint(
     constraints::lint(object, claim, &asked, world, findings);
     configs::of_claim(object, claim, &asked, world, findings);
     let is_faulty = asked.iter().any(|request| world.faulty.contains(request.class));
-    if !is_faulty && !findings.any_in(object) {
-        fits(object, claim, world, findings);
-    }
+    !is_faulty && !findings.any_in(object)
 }
 
 fn duplicates(object: &Object<'_>, claim: &Claim, findings: &mut Findings) {
@@ -119,7 +119,7 @@ fn capacity(
         let devices = || selected.iter().filter_map(|place| world.devices.get(*place));
         let has = |name: &str| {
             devices().any(|judged| {
-                judged.device.capacity.as_ref().is_some_and(|known| known.contains_key(name))
+                judged.plain().capacity.as_ref().is_some_and(|known| known.contains_key(name))
             })
         };
         if has(name) || devices().next().is_none() {
@@ -127,7 +127,7 @@ fn capacity(
         }
         let bare = name.split_once('/').map_or(name.as_str(), |(_, bare)| bare);
         let known: BTreeSet<&str> = devices()
-            .flat_map(|j| j.device.capacity.iter().flatten())
+            .flat_map(|j| j.plain().capacity.iter().flatten())
             .map(|(n, _)| n.as_str())
             .collect();
         let known: Vec<&str> = known.into_iter().collect();
@@ -202,7 +202,7 @@ fn capacity_ignored(
     let asks =
         request.capacity.is_some_and(|capacity| capacity.requests.iter().any(|r| !r.is_empty()));
     let matched = || verdict.matched.iter().filter_map(|place| world.devices.get(*place));
-    let is_shared = || matched().any(|j| j.device.allow_multiple_allocations == Some(true));
+    let is_shared = || matched().any(|j| j.plain().allow_multiple_allocations == Some(true));
     if !asks || !world.has_fleet() || matched().next().is_none() || is_shared() {
         return;
     }
@@ -288,21 +288,30 @@ pub(crate) fn nothing(
     }
 }
 
-/// Whether any node could give the claim its devices, had nobody else any.
-fn fits(object: &Object<'_>, claim: &Claim, world: &World<'_>, findings: &mut Findings) {
+/// Whether any node could give each claim its devices, had nobody else any.
+pub(crate) fn fit(claims: &[(&Object<'_>, &Claim)], world: &World<'_>, findings: &mut Findings) {
     let Some(fleet) = world.fleet.filter(|fleet| !fleet.nodes.is_empty()) else { return };
+    if claims.is_empty() {
+        return;
+    }
     let classes: Vec<_> = world.classes.values().cloned().collect();
-    let cluster = Cluster {
-        slices: world.fleet_slices(),
+    let explainer = Explainer::new(Cluster {
+        slices: &fleet.slices,
         classes: &classes,
         claims: &[],
         nodes: &fleet.nodes,
-        admin_namespaces: None,
-    };
+        admin_access: None,
+    });
+    for (object, claim) in claims {
+        fits(object, claim, &explainer, findings);
+    }
+}
+
+fn fits(object: &Object<'_>, claim: &Claim, explainer: &Explainer<'_>, findings: &mut Findings) {
     let mut asked = claim.claim.clone();
     asked.status = None;
     asked.metadata.namespace = Some(object.namespace.clone());
-    let report = Explainer::new(cluster).explain(&Question::of_claim(&asked), &mut |_| {});
+    let report = explainer.explain(&Question::of_claim(&asked), &mut |_| {});
     let severity = match report.verdict {
         Outcome::DoesNotFit => Severity::Warning,
         Outcome::Stopped | Outcome::Rejected => Severity::Error,

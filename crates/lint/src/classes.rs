@@ -5,10 +5,11 @@ use k8s_openapi::api::resource::v1::DeviceClass;
 
 use crate::finding::{Findings, Rule, Severity};
 use crate::judge::{self, Placed};
+use crate::judged::Origin;
 use crate::object::Object;
 use crate::reference::{DRIVER, STANDARD};
 use crate::shape::sentence;
-use crate::world::{Origin, World};
+use crate::world::World;
 use crate::{ask, claims, configs, values};
 
 pub(crate) fn lint(

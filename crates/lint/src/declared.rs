@@ -1,23 +1,11 @@
 //! DeviceClasses that are declared in another kind of object, such as the controller's
 //! GpuClass. How those compile is not known here: the caller brings it.
 
+pub use gpu_dra_explain::manifest::{Compile, Fault};
 use k8s_openapi::api::resource::v1::DeviceClass;
-use serde_json::Value;
 
 use crate::finding::{Findings, Rule, Severity};
 use crate::object::{Body, Object};
-
-/// Compiles an object to the class that it declares; None: it is of a kind that declares none.
-pub type Compile<'c> = dyn Fn(&Value) -> Option<Result<DeviceClass, Vec<Fault>>> + 'c;
-
-/// What is wrong with a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The field, such as `spec.model.names[0]`.
-    pub path: String,
-    /// What is wrong, and what to write instead.
-    pub reason: String,
-}
 
 pub(crate) fn body(
     object: &Object<'_>,

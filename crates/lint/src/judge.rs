@@ -1,14 +1,17 @@
 //! Selectors judged on devices: which match, and the first device on which each fails.
 
-use gpu_dra_cel::{CompileError, DeviceView, EvalError, Field, Selector};
+use std::collections::HashSet;
+
+use gpu_dra_cel::{CompileError, EvalError, Field, Selector};
 use k8s_openapi::api::resource::v1::DeviceSelector;
 
 use crate::ask;
 use crate::finding::{Findings, Rule, Severity};
+use crate::judged::{Judged, Verdicts};
 use crate::literals;
 use crate::object::Object;
 use crate::path::Path;
-use crate::world::{Judged, World};
+use crate::world::World;
 
 /// A selector with its place.
 #[derive(Debug)]
@@ -96,9 +99,11 @@ pub(crate) fn judge(
     among: impl IntoIterator<Item = usize>,
 ) -> Verdict {
     let mut verdict = Verdict::default();
+    let mut verdicts = Verdicts::new(selectors.iter().map(|placed| &placed.selector));
     for place in among {
         let Some(judged) = devices.get(place) else { continue };
-        match all_match(selectors, &judged.view) {
+        let Some(matched) = verdicts.of(judged) else { continue };
+        match matched {
             Ok(true) => {
                 verdict.judged += 1;
                 verdict.matched.push(place);
@@ -112,15 +117,6 @@ pub(crate) fn judge(
         }
     }
     verdict
-}
-
-fn all_match(selectors: &[Placed], view: &DeviceView) -> Result<bool, (usize, EvalError)> {
-    for (place, placed) in selectors.iter().enumerate() {
-        if !placed.selector.matches(view).map_err(|error| (place, error))? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The domains of attributes and capacities that the selectors read.
@@ -142,11 +138,16 @@ pub(crate) fn domains(selectors: &[Placed]) -> Vec<String> {
 /// Up to a number of devices that differ in what the selectors read, to be looked at closely.
 pub(crate) fn samples(selectors: &[Placed], devices: &[Judged<'_>], among: &[usize]) -> Vec<usize> {
     const MOST: usize = 48;
-    let mut seen = std::collections::HashSet::new();
+    let verdicts = Verdicts::new(selectors.iter().map(|placed| &placed.selector));
+    let (mut seen, mut alike) = (HashSet::new(), HashSet::new());
     let mut samples = Vec::new();
     for place in among {
         let Some(judged) = devices.get(*place) else { continue };
-        let explained = selectors.iter().map(|placed| placed.selector.explain(&judged.view));
+        if verdicts.alike(judged).is_some_and(|key| !alike.insert(key)) {
+            continue;
+        }
+        let Some(view) = judged.view() else { continue };
+        let explained = selectors.iter().map(|placed| placed.selector.explain(&view));
         let key = format!("{:?}", explained.collect::<Vec<_>>());
         if seen.insert(key) {
             samples.push(*place);

@@ -24,6 +24,7 @@ mod document;
 mod extended;
 mod finding;
 mod judge;
+mod judged;
 mod literals;
 mod object;
 mod path;
@@ -74,13 +75,19 @@ pub fn lint_with(
             }
         }
     }
+    let mut clean = Vec::new();
     for object in &objects {
         match &object.body {
-            Body::Claim(claim) => claims::lint(object, claim, &mut world, &mut findings),
+            Body::Claim(claim) => {
+                if claims::lint(object, claim, &mut world, &mut findings) {
+                    clean.push((object, claim));
+                }
+            }
             Body::Pod => pods::lint(object, &world, &mut findings),
             Body::Class(_) | Body::Other => {}
         }
     }
+    claims::fit(&clean, &world, &mut findings);
     extended::lint(&objects, &world, &mut findings);
     findings.into_sorted()
 }

@@ -49,7 +49,7 @@ const FIELDS: &[&str] = &[
 
 /// What is wrong with the shape; `manifests` is the object alone, brought to v1.
 pub(crate) fn lint(object: &Object<'_>, manifests: &Manifests, findings: &mut Findings) {
-    for advice in &manifests.refused {
+    for advice in manifests.refused.iter().map(|refusal| &refusal.advice) {
         let path = place(object, advice);
         findings.add(object, &path, Severity::Error, Rule::ApiShape, sentence(advice));
     }

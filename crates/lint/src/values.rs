@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 
 use gpu_dra_cel::{Comparison, Field, Operator, Shown};
+use gpu_dra_explain::Fold;
 use gpu_dra_model::Quantity;
 use gpu_dra_model::config::nearest;
 
 use crate::finding::{Findings, Rule, Severity};
 use crate::judge::{self, Placed};
+use crate::judged::Judged;
 use crate::object::Object;
 use crate::reference::DRIVER;
 use crate::world::World;
@@ -46,8 +48,9 @@ pub(crate) fn lint(
     let among = among.get(..MOST).unwrap_or(among);
     let samples = judge::samples(selectors, &world.devices, among);
     for placed in selectors {
-        let views = samples.iter().filter_map(|place| world.devices.get(*place));
-        let terms = views.flat_map(|judged| placed.selector.explain(&judged.view));
+        let samples = samples.iter().filter_map(|place| world.devices.get(*place));
+        let views = samples.filter_map(Judged::view);
+        let terms = views.flat_map(|view| placed.selector.explain(&view));
         for comparison in terms.flat_map(|term| term.comparisons) {
             if let Some((severity, message)) = unlikely(&comparison, world) {
                 findings.add(object, &placed.path, severity, Rule::UnlikelyValue, message);
@@ -66,9 +69,12 @@ fn unlikely(comparison: &Comparison, world: &World<'_>) -> Option<(Severity, Str
             };
             // A list is written with brackets; its first value speaks for it.
             let first = wanted.trim_start_matches(['[', '"']).trim_end_matches([']', '"']);
+            let fold = Fold::of(comparison);
             match (name.as_str(), comparison.operator) {
-                ("productName", operator) => product(first, operator, world),
-                ("architecture", Operator::Equals) => architecture(first),
+                ("productName", operator) => product(first, operator, fold, world),
+                ("architecture", Operator::Equals) => architecture(first, fold),
+                // Both are in lower case.
+                ("profile" | "type", Operator::Equals) if fold == Fold::Upper => None,
                 ("profile", Operator::Equals) => profile(first),
                 ("type", Operator::Equals) => kind(first),
                 _ => None,
@@ -82,9 +88,14 @@ fn unlikely(comparison: &Comparison, world: &World<'_>) -> Option<(Severity, Str
     }
 }
 
-fn product(wanted: &str, operator: Operator, world: &World<'_>) -> Option<(Severity, String)> {
+fn product(
+    wanted: &str,
+    operator: Operator,
+    fold: Fold,
+    world: &World<'_>,
+) -> Option<(Severity, String)> {
     if !matches!(operator, Operator::Equals | Operator::In | Operator::StartsWith)
-        || BRANDS.iter().any(|brand| wanted.starts_with(brand))
+        || BRANDS.iter().any(|brand| wanted.starts_with(&*fold.apply(brand)))
         || wanted.is_empty()
     {
         return None;
@@ -95,7 +106,7 @@ fn product(wanted: &str, operator: Operator, world: &World<'_>) -> Option<(Sever
         .flat_map(|slice| slice.spec.devices.iter().flatten())
         .filter_map(|device| device.attributes.as_ref()?.get("productName")?.string.as_deref())
         .collect();
-    if published.iter().any(|name| name.starts_with(wanted)) {
+    if published.iter().any(|name| fold.apply(name).starts_with(wanted)) {
         return None;
     }
     let lower = wanted.split('"').next().unwrap_or(wanted).to_lowercase();
@@ -108,13 +119,15 @@ fn product(wanted: &str, operator: Operator, world: &World<'_>) -> Option<(Sever
     Some((Severity::Warning, message))
 }
 
-fn architecture(wanted: &str) -> Option<(Severity, String)> {
-    if ARCHITECTURES.contains(&wanted) {
+fn architecture(wanted: &str, fold: Fold) -> Option<(Severity, String)> {
+    let known: Vec<_> = ARCHITECTURES.iter().map(|name| fold.apply(name)).collect();
+    let known: Vec<&str> = known.iter().map(|name| &**name).collect();
+    if known.contains(&wanted) {
         return None;
     }
-    let fix = match nearest(wanted, ARCHITECTURES) {
+    let fix = match nearest(wanted, &known) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are {}", ARCHITECTURES.join(", ")),
+        None => format!("there are {}", known.join(", ")),
     };
     Some((Severity::Warning, format!("no architecture is called {wanted:?}: {fix}")))
 }

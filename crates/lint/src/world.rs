@@ -1,16 +1,14 @@
 //! The devices and classes that documents are judged against: a fleet's, or the stand-in; and
 //! always the odd ones that break selectors some day.
 
-use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use gpu_dra_allocator::device_view;
-use gpu_dra_cel::{DeviceView, Selector};
-use gpu_dra_explain::Slices;
+use gpu_dra_cel::Selector;
+use gpu_dra_explain::{MAX_VALUES, Slices};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, DeviceClass, ResourceSlice};
 
+use crate::judged::{Judged, Origin, Verdicts};
 use crate::object::{Body, Object};
 use crate::reference::{DRIVER, reference};
 
@@ -20,50 +18,21 @@ const CLASSES: &str = include_str!("../../../deploy/deviceclasses.yaml");
 const FOREIGN: &str = "another-driver.example.com";
 /// The pool of devices that are in no fleet.
 const ANY_POOL: &str = "any-node";
-/// Values of one attribute that are kept to be named.
-const MOST_VALUES: usize = 48;
+/// Values of one attribute that are kept to be named: one more than `explain` names, so that
+/// it knows where there are others.
+const MOST_VALUES: usize = MAX_VALUES + 1;
 
 /// What documents are judged against.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Fleet {
     /// What it is, in a word or two: `cluster`, `8xh100`.
     pub name: String,
     /// All slices.
-    pub slices: Vec<ResourceSlice>,
+    pub slices: Slices,
     /// All nodes; none: whether a claim fits is not asked.
     pub nodes: Vec<Node>,
     /// All classes; None: unknown, a class that isn't among the documents may exist.
     pub classes: Option<Vec<DeviceClass>>,
-}
-
-/// Where a device comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// From the fleet.
-    Fleet,
-    /// From the stand-in.
-    Reference,
-    /// A GPU of which little is known, that may be in a fleet some day.
-    Bare,
-    /// Another driver's, that may be in a fleet some day.
-    Foreign,
-}
-
-/// A device that selectors are judged on.
-#[derive(Debug)]
-pub(crate) struct Judged<'f> {
-    pub(crate) driver: &'f str,
-    pub(crate) pool: &'f str,
-    pub(crate) device: Cow<'f, Device>,
-    pub(crate) view: DeviceView,
-    pub(crate) origin: Origin,
-}
-
-impl Judged<'_> {
-    /// The device by itself: free of counters that are elsewhere, and of taints.
-    pub(crate) fn bare_device(&self) -> Device {
-        Device { consumes_counters: None, taints: None, ..self.device.as_ref().clone() }
-    }
 }
 
 /// Everything that documents are judged against.
@@ -84,8 +53,6 @@ pub(crate) struct World<'f> {
     /// Classes among the documents that something is wrong with.
     pub(crate) faulty: BTreeSet<String>,
     selected: BTreeMap<String, Option<Vec<usize>>>,
-    /// The fleet's slices as `explain` takes them, once they are needed.
-    kept: OnceCell<Slices>,
 }
 
 /// Namespace, name, and whether it is a template.
@@ -113,7 +80,6 @@ impl<'f> World<'f> {
             claims: BTreeMap::new(),
             faulty: BTreeSet::new(),
             selected: BTreeMap::new(),
-            kept: OnceCell::new(),
         };
         world.add_devices();
         world.add_classes(objects);
@@ -136,32 +102,24 @@ impl<'f> World<'f> {
 
     fn add_devices(&mut self) {
         let fleet = self.fleet;
-        for slice in fleet.iter().flat_map(|fleet| &fleet.slices) {
-            let (driver, pool) = (slice.spec.driver.as_str(), slice.spec.pool.name.as_str());
-            for device in slice.spec.devices.iter().flatten() {
-                self.add(driver, pool, Cow::Borrowed(device), Origin::Fleet);
-            }
-        }
+        let of_fleet = fleet.iter().flat_map(|fleet| fleet.slices.devices());
+        self.devices.extend(of_fleet.map(Judged::of_fleet));
         let reference = reference();
         if !self.devices.iter().any(|judged| judged.driver == DRIVER) {
             for device in reference.full {
-                self.add(DRIVER, ANY_POOL, Cow::Owned(device), Origin::Reference);
+                self.add(DRIVER, device, Origin::Reference);
             }
         }
         self.catalog = catalog(&self.devices);
         for device in reference.bare {
-            self.add(DRIVER, ANY_POOL, Cow::Owned(device), Origin::Bare);
+            self.add(DRIVER, device, Origin::Bare);
         }
         let foreign = Device { name: "device-0".to_owned(), ..Device::default() };
-        self.add(FOREIGN, ANY_POOL, Cow::Owned(foreign), Origin::Foreign);
+        self.add(FOREIGN, foreign, Origin::Foreign);
     }
 
-    fn add(&mut self, driver: &'f str, pool: &'f str, device: Cow<'f, Device>, origin: Origin) {
-        let mut slice = ResourceSlice::default();
-        driver.clone_into(&mut slice.spec.driver);
-        // A device with a capacity that is no quantity can't be in a cluster.
-        let Ok(view) = device_view(&slice, &device) else { return };
-        self.devices.push(Judged { driver, pool, device, view, origin });
+    fn add(&mut self, driver: &'f str, device: Device, origin: Origin) {
+        self.devices.push(Judged::made_up(driver, ANY_POOL, origin, device));
     }
 
     fn add_classes(&mut self, objects: &[Object<'_>]) {
@@ -177,13 +135,6 @@ impl<'f> World<'f> {
             let name = class.metadata.name.clone().unwrap_or_default();
             self.classes.insert(name, class);
         }
-    }
-
-    /// The fleet's slices, for `explain`.
-    pub(crate) fn fleet_slices(&self) -> &Slices {
-        self.kept.get_or_init(|| {
-            self.fleet.iter().flat_map(|fleet| fleet.slices.iter().cloned()).collect()
-        })
     }
 
     /// Whether there is a real fleet.
@@ -219,26 +170,22 @@ impl<'f> World<'f> {
         let compiled: Result<Vec<Selector>, _> =
             texts.map(|cel| Selector::compile(&cel.expression)).collect();
         let compiled = compiled.ok()?;
-        let takes = |judged: &Judged| {
-            compiled.iter().all(|selector| selector.matches(&judged.view) == Ok(true))
-        };
+        let mut verdicts = Verdicts::new(&compiled);
         let all = self.devices.iter().enumerate();
-        Some(all.filter(|(_, judged)| takes(judged)).map(|(place, _)| place).collect())
+        let taken = all.filter(|(_, judged)| verdicts.of(judged) == Some(Ok(true)));
+        Some(taken.map(|(place, _)| place).collect())
     }
 
     /// The types of device (gpu, mig, vfio) that the class selects; empty where not known.
     pub(crate) fn types_of(&mut self, class: &str) -> BTreeSet<&'static str> {
         let selected = self.selected_by(class).unwrap_or_default();
-        let kinds = selected.iter().filter_map(|place| {
-            let judged = self.devices.get(*place)?;
-            let attributes = judged.device.attributes.as_ref()?;
-            match attributes.get("type")?.string.as_deref()? {
+        let kinds =
+            selected.iter().filter_map(|place| match self.devices.get(*place)?.string("type")? {
                 "gpu" | "monitor" => Some("gpu"),
                 "mig" => Some("mig"),
                 "vfio" => Some("vfio"),
                 _ => None,
-            }
-        });
+            });
         kinds.collect()
     }
 
@@ -262,9 +209,9 @@ fn catalog(devices: &[Judged<'_>]) -> Vec<ResourceSlice> {
     let mut slices: BTreeMap<&str, ResourceSlice> = BTreeMap::new();
     for judged in devices {
         let mut is_new = false;
-        let kind = judged.device.attributes.as_ref().and_then(|a| a.get("type")?.string.clone());
-        let kind = kind.unwrap_or_default();
-        for (name, value) in judged.device.attributes.iter().flatten() {
+        let kind = judged.string("type").unwrap_or_default();
+        let device = judged.whole();
+        for (name, value) in device.attributes.iter().flatten() {
             let key = format!("{} {name} {kind}", judged.driver);
             let value = format!("{key} {value:?}");
             if !seen.contains(&value) {
@@ -275,7 +222,7 @@ fn catalog(devices: &[Judged<'_>]) -> Vec<ResourceSlice> {
                 }
             }
         }
-        for (name, capacity) in judged.device.capacity.iter().flatten() {
+        for (name, capacity) in device.capacity.iter().flatten() {
             let Ok(value) = capacity.value.0.parse::<gpu_dra_model::Quantity>() else { continue };
             let value = value.as_approximate_float();
             let known = largest.entry(format!("{} {name}", judged.driver)).or_insert(-1.0);
@@ -293,7 +240,7 @@ fn catalog(devices: &[Judged<'_>]) -> Vec<ResourceSlice> {
                 slice.spec.pool.resource_slice_count = 1;
                 slice
             });
-            slice.spec.devices.get_or_insert_default().push(judged.bare_device());
+            slice.spec.devices.get_or_insert_default().push(judged.by_itself());
         }
     }
     slices.into_values().collect()

@@ -3,6 +3,7 @@
 use gpu_dra_allocator::{Allocated, Candidate, Reason, Surveyed};
 
 use super::{Adviser, Weight};
+use crate::catalog::split;
 use crate::report::Advice;
 use crate::words;
 
@@ -47,8 +48,18 @@ impl Adviser<'_> {
             Reason::Capacity { name, wanted, .. }
                 if allocated.sharers(&candidate.id).is_empty() =>
             {
-                let problem = format!("no device has {} of {name}", words::quantity(wanted));
-                self.add(Weight::Note, Advice::new(about, problem, None));
+                let (domain, bare) = split(&candidate.id.driver, name);
+                let largest = self.catalog.capacity(domain, bare);
+                if let Some(largest) = largest.filter(|largest| largest.value < *wanted) {
+                    let problem = format!(
+                        "no device has {} of {name}: the largest has {} ({})",
+                        words::quantity(wanted),
+                        words::quantity(&largest.value),
+                        largest.what
+                    );
+                    let fix = format!("ask for {} at most", largest.value);
+                    self.add(Weight::Cause, Advice::new(about, problem, fix));
+                }
             }
             Reason::InUse { claim } if request.count.is_none() => {
                 let problem = format!(

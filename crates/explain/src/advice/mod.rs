@@ -1,7 +1,7 @@
 //! What is wrong and what to do, in one line each. Of the words of classes and claims before
 //! any device is looked at, and of what was met on the nodes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 use gpu_dra_allocator::{
@@ -14,7 +14,9 @@ use crate::explainer::Cluster;
 use crate::question::Question;
 use crate::report::Advice;
 
+mod classes;
 mod compile;
+mod configs;
 mod counts;
 mod devices;
 mod runtime;
@@ -28,7 +30,7 @@ const MOST_LOOKS: usize = 4_096;
 /// How helpful a piece of advice is likely to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
-    /// The API server refuses it.
+    /// The API server or the node agent refuses it.
     Refused,
     /// It stops the pod.
     Error,
@@ -44,7 +46,12 @@ pub(crate) struct Adviser<'c> {
     catalog: Rc<Catalog<'c>>,
     claims: Vec<String>,
     collected: BTreeSet<(Weight, usize, Advice)>,
-    rejection: Option<(String, String)>,
+    /// How much was ever collected.
+    count: usize,
+    /// What is refused by whom, in a sentence; and whether by the API server.
+    rejection: Option<String>,
+    is_never_made: bool,
+    of_class: BTreeMap<(usize, String), classes::OfClass>,
     /// Terms that were looked at, kept so that their addresses stay theirs.
     looked_at: HashSet<(usize, usize, String)>,
     kept: Vec<Rc<[Term]>>,
@@ -60,11 +67,17 @@ impl<'c> Adviser<'c> {
             catalog,
             claims: claims.clone().map(|c| crate::question::full_name(&c.metadata)).collect(),
             collected: BTreeSet::new(),
+            count: 0,
             rejection: None,
+            is_never_made: false,
+            of_class: BTreeMap::new(),
             looked_at: HashSet::new(),
             kept: Vec::new(),
             looks: 0,
         };
+        for refused in &question.refused {
+            adviser.refuse(refused.clone());
+        }
         for missing in &question.missing {
             adviser.add(Weight::Error, missing.clone());
         }
@@ -74,35 +87,49 @@ impl<'c> Adviser<'c> {
         for claim in claims {
             adviser.read(claim);
         }
+        for claim in &question.claims {
+            adviser.configs(claim, !Question::is_allocated(claim));
+        }
         adviser
     }
 
+    /// Keeps the most helpful, of equals the first.
     fn add(&mut self, weight: Weight, advice: Advice) {
-        let known = self.collected.iter().any(|(_, _, known)| *known == advice);
-        if !known && self.collected.len() < MOST {
-            self.collected.insert((weight, self.collected.len(), advice));
+        if self.collected.iter().any(|(_, _, known)| *known == advice) {
+            return;
+        }
+        self.collected.insert((weight, self.count, advice));
+        self.count += 1;
+        if self.collected.len() > MOST {
+            self.collected.pop_last();
         }
     }
 
     /// Something that the API server refuses.
     fn refuse(&mut self, advice: Advice) {
-        let rejection = (advice.about.clone(), advice.problem.clone());
-        self.rejection.get_or_insert(rejection);
+        self.is_never_made = true;
+        self.refuse_by("the API server", advice);
+    }
+
+    fn refuse_by(&mut self, who: &str, advice: Advice) {
+        let Advice { about, problem, .. } = &advice;
+        self.rejection.get_or_insert_with(|| format!("{who} refuses {about}: {problem}"));
         self.add(Weight::Refused, advice);
     }
 
-    pub(crate) fn is_rejected(&self) -> bool {
-        self.rejection.is_some()
+    /// Whether the scheduler never gets to see it.
+    pub(crate) fn is_never_made(&self) -> bool {
+        self.is_never_made
     }
 
-    /// What is refused, and why.
-    pub(crate) fn rejection(&self) -> Option<(&str, &str)> {
-        self.rejection.as_ref().map(|(about, problem)| (about.as_str(), problem.as_str()))
+    /// What is refused by whom, and why.
+    pub(crate) fn rejection(&self) -> Option<&str> {
+        self.rejection.as_deref()
     }
 
-    /// The advice, most helpful first; only notes on what fits.
+    /// The advice, most helpful first; only notes on what fits, and what is refused.
     pub(crate) fn into_advice(self, fits: bool) -> Vec<Advice> {
-        let helps = |weight: &Weight| !fits || *weight == Weight::Note;
+        let helps = |weight: &Weight| !fits || matches!(weight, Weight::Note | Weight::Refused);
         let collected = self.collected.into_iter().filter(|(weight, ..)| helps(weight));
         collected.map(|(_, _, advice)| advice).collect()
     }
@@ -116,6 +143,7 @@ impl<'c> Adviser<'c> {
             self.error(error);
         }
         for request in &survey.requests {
+            self.class_of(request);
             for candidate in &request.devices {
                 for obstacle in &candidate.obstacles {
                     self.obstacle(request, candidate, obstacle, allocated);
@@ -134,12 +162,12 @@ impl<'c> Adviser<'c> {
         let claim = self.claims.get(request.claim).cloned().unwrap_or_default();
         let of_request = || format!("claim {claim}, request {}", request.request);
         match &obstacle.reason {
-            // That a device is not of the class is no news.
+            // Of classes that take none it is told at the end.
             Reason::ClassSelector { .. } | Reason::OtherNode | Reason::Taken => {}
             Reason::Selector { index } => {
                 if self.is_new(&obstacle.terms, request) {
                     let about = format!("{}, selector #{index}", of_request());
-                    self.values(&about, &obstacle.terms);
+                    self.values(&about, obstacle.terms.iter());
                 }
             }
             Reason::SelectorError { error } => {
@@ -197,5 +225,32 @@ impl<'c> Adviser<'c> {
         if let AllocateError::NoClass { claim, request, class } = error {
             self.no_class(&format!("claim {claim}, request {request}"), class);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slices::Slices;
+
+    #[test]
+    fn what_is_more_helpful_takes_the_place_of_what_is_less() {
+        let slices = Slices::default();
+        let cluster =
+            Cluster { slices: &slices, classes: &[], claims: &[], nodes: &[], admin_access: None };
+        let catalog = Rc::new(Catalog::of(&slices));
+        let mut adviser = Adviser::new(cluster, catalog, &Question::default());
+        let advice = |text: String| Advice::new("a pod", text, None);
+        for number in 0..MOST + 2 {
+            adviser.add(Weight::Note, advice(format!("note {number}")));
+        }
+        adviser.add(Weight::Error, advice("an error".to_owned()));
+        adviser.add(Weight::Error, advice("an error".to_owned()));
+        adviser.add(Weight::Cause, advice("a cause".to_owned()));
+        let kept = adviser.into_advice(false);
+        let problems: Vec<&str> = kept.iter().map(|advice| advice.problem.as_str()).collect();
+        assert_eq!(problems.len(), MOST);
+        assert_eq!(problems[..3], ["an error", "a cause", "note 0"]);
+        assert_eq!(problems[MOST - 1], format!("note {}", MOST - 3));
     }
 }

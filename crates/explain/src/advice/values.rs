@@ -6,24 +6,37 @@ use gpu_dra_model::config::nearest;
 
 use super::{Adviser, Weight};
 use crate::catalog::Published;
+use crate::folded::Fold;
 use crate::report::Advice;
 use crate::words;
 
+/// Comparisons of a term that are told; of a term with so many there may be more.
+const MOST_COMPARISONS: usize = 8;
+
 impl Adviser<'_> {
-    pub(super) fn values(&mut self, about: &str, terms: &[Term]) {
-        for comparison in terms.iter().flat_map(|term| &term.comparisons) {
-            let found = match &comparison.field {
-                Some(Field::Capacity { domain, name }) => self.too_much(domain, name, comparison),
-                Some(Field::Attribute { domain, name }) => {
-                    let published = self.catalog.attribute(domain, name);
-                    published.and_then(|published| unmet(name, published, comparison))
+    pub(super) fn values<'t>(&mut self, about: &str, terms: impl Iterator<Item = &'t Term>) {
+        for term in terms {
+            let found: Vec<_> =
+                term.comparisons.iter().map(|comparison| self.unmet(comparison)).collect();
+            // What one side of an `||` can't meet another may, also one that isn't told.
+            let is_sure = found.len() == 1
+                || found.len() < MOST_COMPARISONS && found.iter().all(Option::is_some);
+            if is_sure {
+                for (problem, fix) in found.into_iter().flatten() {
+                    self.add(Weight::Cause, Advice::new(about, problem, fix));
                 }
-                Some(Field::Driver) => self.driver(comparison),
-                _ => None,
-            };
-            if let Some((problem, fix)) = found {
-                self.add(Weight::Cause, Advice::new(about, problem, fix));
             }
+        }
+    }
+
+    fn unmet(&self, comparison: &Comparison) -> Option<(String, Option<String>)> {
+        match comparison.field.as_ref()? {
+            Field::Capacity { domain, name } => self.too_much(domain, name, comparison),
+            Field::Attribute { domain, name } => {
+                unmet(name, self.catalog.attribute(domain, name)?, comparison)
+            }
+            Field::Driver => self.driver(comparison),
+            Field::AllowMultipleAllocations => None,
         }
     }
 
@@ -84,61 +97,67 @@ fn unmet(
     published: &Published<'_>,
     comparison: &Comparison,
 ) -> Option<(String, Option<String>)> {
-    let values: Vec<String> = published.values.iter().map(ToString::to_string).collect();
-    let text = match (&comparison.wanted, comparison.operator) {
-        (Some(Shown::Text(text)), Operator::Equals)
-            if !published.values.contains(text.as_str()) =>
-        {
-            text
+    if published.has_more {
+        return None;
+    }
+    let fold = Fold::of(comparison);
+    let published: Vec<String> = published.values.iter().map(ToString::to_string).collect();
+    let values: Vec<String> = published.iter().map(|v| fold.apply(v).into_owned()).collect();
+    let any = |is_met: &dyn Fn(&str) -> bool| values.iter().any(|value| is_met(value));
+    let (text, verb) = match (comparison.wanted.as_ref()?, comparison.operator) {
+        (Shown::Text(text), Operator::Equals) if !any(&|v| v == text) => (text, "equals"),
+        (Shown::Text(text), Operator::StartsWith) if !any(&|v| v.starts_with(text)) => {
+            (text, "starts with")
         }
-        (Some(Shown::Text(text)), Operator::StartsWith)
-            if !values.iter().any(|value| value.starts_with(text.as_str())) =>
-        {
-            text
+        (Shown::Text(text), Operator::Contains) if !any(&|v| v.contains(text)) => {
+            (text, "contains")
         }
-        (Some(Shown::Text(text)), Operator::Contains)
-            if !values.iter().any(|value| value.contains(text.as_str())) =>
-        {
-            text
-        }
-        (Some(Shown::Other(list)), Operator::In)
-            if !values.iter().any(|v| list.contains(&format!("{v:?}"))) =>
+        // A list with dots at its end goes on.
+        (Shown::Other(list), Operator::In)
+            if !list.ends_with("...]") && !any(&|v| list.contains(&format!("{v:?}"))) =>
         {
             let problem = format!(
                 "no {name} is {}; published: {}",
                 words::wanted(comparison),
-                words::list(&values, 6)
+                words::list(&published, 6)
             );
             return Some((problem, None));
         }
         _ => return None,
     };
-    let verb = match comparison.operator {
-        Operator::Equals => "equals",
-        Operator::StartsWith => "starts with",
-        _ => "contains",
+    if let Some(case) = fold.name()
+        && fold.apply(text) != *text
+    {
+        let problem = format!("{name} is compared in {case}, so that it never {verb} {text:?}");
+        return Some((problem, Some(format!("write {:?}", fold.apply(text)))));
+    }
+    let published = words::list(&published, 6);
+    let problem = match fold.name() {
+        Some(case) => format!("no {name} in {case} {verb} {text:?}; published: {published}"),
+        None => format!("no {name} {verb} {text:?}; published: {published}"),
     };
-    let problem = format!("no {name} {verb} {text:?}; published: {}", words::list(&values, 6));
+    let fix = meant(name, text, &values, comparison.operator);
+    Some((problem, fix))
+}
+
+/// The value that was probably meant, of values as they are compared.
+fn meant(name: &str, text: &str, values: &[String], operator: Operator) -> Option<String> {
     let lower = text.to_lowercase();
     let holds = values.iter().find(|value| value.to_lowercase().contains(&lower));
     let known: Vec<&str> = values.iter().map(String::as_str).collect();
-    let fix = match holds {
+    Some(match holds {
         Some(value) if value.to_lowercase() == lower => {
             format!("the case differs: write {value:?}")
         }
-        Some(value) if name == "productName" => match comparison.operator {
+        Some(value) if name == "productName" => match operator {
             Operator::StartsWith => {
                 format!("it is the full NVML name: startsWith({:?})", prefix(value, &lower))
             }
             _ => format!("it is the full NVML name: == {value:?}"),
         },
         Some(value) => format!("did you mean {value:?}?"),
-        None => match nearest(text, &known) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => return Some((problem, None)),
-        },
-    };
-    Some((problem, Some(fix)))
+        None => format!("did you mean {:?}?", nearest(text, &known)?),
+    })
 }
 
 /// The value up to the end of what was asked for.

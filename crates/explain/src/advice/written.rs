@@ -54,7 +54,7 @@ impl<'c> Adviser<'c> {
         }
     }
 
-    fn class(&self, name: &str) -> Option<&'c DeviceClass> {
+    pub(super) fn class(&self, name: &str) -> Option<&'c DeviceClass> {
         self.cluster.classes.iter().find(|class| class.metadata.name.as_deref() == Some(name))
     }
 
@@ -88,14 +88,25 @@ impl<'c> Adviser<'c> {
     fn admin_access(&mut self, about: &str, claim: &ResourceClaim) {
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let label = "resource.kubernetes.io/admin-access=true";
-        let Some(allowed) = self.cluster.admin_namespaces else {
+        let Some(known) = self.cluster.admin_access else {
             return;
         };
-        if !allowed.iter().any(|known| known == namespace) {
-            let problem =
-                format!("adminAccess is refused in namespace {namespace}: it has no label {label}");
-            let fix = format!("kubectl label namespace {namespace} {label}");
-            self.refuse(Advice::new(about, problem, fix));
+        match known.get(namespace) {
+            Some(true) => {}
+            Some(false) => {
+                let problem = format!(
+                    "adminAccess is refused in namespace {namespace}: it has no label {label}"
+                );
+                let fix = format!("kubectl label namespace {namespace} {label}");
+                self.refuse(Advice::new(about, problem, fix));
+            }
+            None => {
+                let problem = format!(
+                    "whether namespace {namespace} allows adminAccess is not known: it must have \
+                     the label {label}"
+                );
+                self.add(Weight::Note, Advice::new(about, problem, None));
+            }
         }
     }
 

@@ -22,8 +22,14 @@ fn outcomes() -> BTreeMap<&'static str, (Vec<Verdict>, Vec<&'static str>)> {
     BTreeMap::from([
         ("01-whole-gpu-template", (vec![Fits], vec![])),
         ("02-v1beta1-flat-request", (vec![Fits], vec![])),
-        ("03-v1-flat-request-rejected", (vec![Fits], vec![])),
-        ("04-pod-old-source-syntax", (vec![Fits], vec![])),
+        (
+            "03-v1-flat-request-rejected",
+            (vec![Rejected], vec!["the API server refuses", "under exactly:"]),
+        ),
+        (
+            "04-pod-old-source-syntax",
+            (vec![Rejected], vec!["the API server refuses", "unknown field source"]),
+        ),
         (
             "10-cel-80gi-on-80gb-card",
             (
@@ -131,9 +137,12 @@ fn outcomes() -> BTreeMap<&'static str, (Vec<Verdict>, Vec<&'static str>)> {
             (vec![Fits, DoesNotFit], vec!["gpu-0 held by claim default/first-whole-gpu"]),
         ),
         ("50-timeslicing-shared-claim", (vec![Fits, Allocated], vec!["all claims are allocated"])),
-        ("51-timeslicing-device-plugin-habit", (vec![Fits], vec![])),
+        (
+            "51-timeslicing-device-plugin-habit",
+            (vec![Rejected], vec!["the node agent refuses", "apiVersion", "timeSlicing"]),
+        ),
         ("53-timeslicing-and-mps-in-one-claim", (vec![Fits], vec!["node-h100"])),
-        ("54-mps-bad-values", (vec![Fits], vec![])),
+        ("54-mps-bad-values", (vec![Rejected], vec!["the node agent refuses", "150", "512Ki"])),
         ("60-first-available-parent-config", (vec![Fits], vec!["gpu/l4", "node-l4"])),
         ("61-gpu-and-nic-on-one-root", (vec![Fits], vec!["gpu0rdma0"])),
         (
@@ -245,13 +254,16 @@ fn variants_of_the_inventory_are_told_apart() {
 #[test]
 fn shapes_that_the_api_server_refuses_are_named() {
     let flat = manifests(&[&read("cases/03-v1-flat-request-rejected.yaml")]);
-    let [advice] = flat.refused.as_slice() else { panic!("{:?}", flat.refused) };
+    let [refusal] = flat.refused.as_slice() else { panic!("{:?}", flat.refused) };
+    let advice = &refusal.advice;
+    assert_eq!(refusal.object.kind, "ResourceClaimTemplate");
     assert!(advice.problem.contains("in v1 these fields live under exactly:"), "{advice:?}");
     let fix = r#"{"exactly":{"count":1,"deviceClassName":"gpu.nvidia.com"},"name":"gpu"}"#;
     assert_eq!(advice.fix.as_deref(), Some(fix));
 
     let source = manifests(&[&read("cases/04-pod-old-source-syntax.yaml")]);
-    let [advice] = source.refused.as_slice() else { panic!("{:?}", source.refused) };
+    let [refusal] = source.refused.as_slice() else { panic!("{:?}", source.refused) };
+    let advice = &refusal.advice;
     assert!(advice.problem.contains("unknown field source"), "{advice:?}");
     assert!(advice.fix.as_ref().unwrap().contains("source.X -> X"), "{advice:?}");
 
@@ -267,7 +279,8 @@ fn json_has_the_values_seen_beside_those_asked() {
     let json = serde_json::to_value(&reports[0]).unwrap();
     assert_eq!(json["verdict"], "doesNotFit");
     assert_eq!(json["considered"], 3);
-    assert_eq!(json["nearest"][0]["devices"], 4);
+    assert_eq!(json["nearest"][0]["devices"], 2);
+    assert_eq!(json["nearest"][0]["nodes"], 1);
     let request = &json["nodes"][0]["requests"][0];
     assert_eq!(request["wanted"], 1);
     let removed = request["removed"].as_array().unwrap();

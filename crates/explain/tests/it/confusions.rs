@@ -234,6 +234,7 @@ fn devices_in_use_and_nodes_without_driver() {
     let admin = pod(
         "  devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, allocationMode: All, adminAccess: true}}]}",
     );
+    let unlabelled = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n";
     let capacity = pod(
         "  devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, capacity: {requests: {gpu.nvidia.com/memory: 4Gi}}}}]}",
     );
@@ -257,11 +258,16 @@ fn devices_in_use_and_nodes_without_driver() {
         ("cordoned", vec![&*l4, cordoned], vec!["the node is cordoned"]),
         (
             "admin",
-            vec![&*admin],
+            vec![&*admin, unlabelled],
             vec![
                 "adminAccess is refused in namespace default",
                 "kubectl label namespace default resource.kubernetes.io/admin-access=true",
             ],
+        ),
+        (
+            "admin, perhaps",
+            vec![&*admin],
+            vec!["fits on", "whether namespace default allows adminAccess is not known"],
         ),
         (
             "capacity",

@@ -5,5 +5,6 @@
 
 mod cases;
 mod confusions;
+mod near;
 mod verdicts;
 mod world;

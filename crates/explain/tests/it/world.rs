@@ -1,5 +1,7 @@
 //! A cluster from YAML, and reports on the pods of a file.
 
+use std::collections::BTreeMap;
+
 use gpu_dra_explain::manifest::Manifests;
 use gpu_dra_explain::{Cluster, Explainer, Known, Question, Report, Slices};
 use serde_json::Value;
@@ -34,24 +36,20 @@ pub(crate) fn manifests(files: &[&str]) -> Manifests {
 /// Reports on every pod of the files in order, each after those before it have their devices.
 pub(crate) fn reports(files: &[&str]) -> Vec<Report> {
     let all = manifests(files);
-    let admin: Vec<String> = all
-        .namespaces
-        .iter()
-        .filter(|namespace| {
-            let labels = namespace.metadata.labels.as_ref();
-            labels.is_some_and(|l| {
-                l.get("resource.kubernetes.io/admin-access").is_some_and(|v| v == "true")
-            })
-        })
-        .filter_map(|namespace| namespace.metadata.name.clone())
-        .collect();
+    let admin = all.namespaces.iter().map(|namespace| {
+        let labels = namespace.metadata.labels.as_ref();
+        let label = "resource.kubernetes.io/admin-access";
+        let allows = labels.is_some_and(|l| l.get(label).is_some_and(|value| value == "true"));
+        (namespace.metadata.name.clone().unwrap(), allows)
+    });
+    let admin: BTreeMap<String, bool> = admin.collect();
     let slices: Slices = all.slices.into_iter().collect();
     let cluster = Cluster {
         slices: &slices,
         classes: &all.classes,
-        claims: &[],
+        claims: &all.claims,
         nodes: &all.nodes,
-        admin_namespaces: Some(&admin),
+        admin_access: Some(&admin),
     };
     let known = Known { claims: &all.claims, templates: &all.templates, classes: &all.classes };
     let mut explainer = Explainer::new(cluster);
@@ -61,5 +59,6 @@ pub(crate) fn reports(files: &[&str]) -> Vec<Report> {
         questions.extend(all.claims.iter().map(Question::of_claim));
         questions.extend(all.templates.iter().map(Question::of_template));
     }
-    questions.iter().map(|question| explainer.explain_and_take(question, &mut |_| {})).collect()
+    let questions = questions.into_iter().map(|question| question.refused_by(&all.refused));
+    questions.map(|question| explainer.explain_and_take(&question, &mut |_| {})).collect()
 }

@@ -33,10 +33,10 @@ pub(crate) struct Args {
     #[arg(long, short, default_value = "default")]
     namespace: String,
     /// A simulated node instead of a cluster, such as 8xh100; more of them for more nodes
-    #[arg(long, value_name = "NODE", requires = "file")]
+    #[arg(long, value_name = "NODE", requires = "file", conflicts_with_all = ["kubeconfig", "context"])]
     node: Vec<String>,
     /// ResourceSlices, with nodes, classes and claims if any, from a file instead of a cluster
-    #[arg(long, value_name = "FILE", requires = "file", conflicts_with = "node")]
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = ["node", "kubeconfig", "context"])]
     slices: Vec<PathBuf>,
     /// The cluster's kubeconfig; as kubectl finds it where none is given
     #[arg(long, value_name = "FILE")]
@@ -98,10 +98,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// The namespaces that templates are looked for in, that of the pod first.
+    /// The namespaces that have a say, that of the pod first.
     fn namespaces(&self, files: &Manifests) -> Vec<String> {
         let mut namespaces = vec![self.namespace.clone()];
-        for namespace in files.pods.iter().filter_map(|pod| pod.metadata.namespace.as_ref()) {
+        let pods = files.pods.iter().map(|pod| &pod.metadata);
+        let claims = files.claims.iter().map(|claim| &claim.metadata);
+        let templates = files.templates.iter().map(|template| &template.metadata);
+        let all = pods.chain(claims).chain(templates);
+        for namespace in all.filter_map(|metadata| metadata.namespace.as_ref()) {
             if !namespaces.contains(namespace) {
                 namespaces.push(namespace.clone());
             }
@@ -117,25 +121,29 @@ impl Args {
 
 fn answer(args: &Args, objects: &Objects, files: &Manifests) -> anyhow::Result<Answer> {
     let questions = questions(args, objects, files)?;
-    let admin = objects.admin_namespaces();
+    let admin = objects.admin_access();
     let cluster = Cluster {
         slices: &objects.slices,
         classes: &objects.classes,
         claims: &objects.claims,
         nodes: &objects.nodes,
-        admin_namespaces: admin.as_deref(),
+        admin_access: Some(&admin),
     };
     let mut explainer = Explainer::new(cluster);
     let all = objects.nodes.len();
     let mut progress = explain_cluster::Progress::new("nodes explained", Some(all));
     let mut advice = objects.notes.clone();
-    advice.extend(files.refused.iter().chain(&files.warnings).cloned());
-    let mut reports = Vec::new();
-    for question in &questions {
+    let mut reports: Vec<Report> = Vec::new();
+    for question in questions {
         // Pods of a file come one after the other, each after those before it.
-        reports.push(explainer.explain_and_take(question, &mut |done| progress.show(done)));
+        let question = question.refused_by(&files.refused);
+        reports.push(explainer.explain_and_take(&question, &mut |done| progress.show(done)));
     }
     progress.end();
+    // What no report is about.
+    let refused = files.refused.iter().map(|refusal| &refusal.advice);
+    let refused = refused.filter(|a| !reports.iter().any(|report| report.advice.contains(a)));
+    advice.extend(refused.chain(&files.warnings).cloned());
     Ok(Answer { advice, reports })
 }
 
@@ -190,5 +198,53 @@ fn paint(style: Style, text: &str) -> String {
         Style::Hint => text.yellow().to_string(),
         Style::Strong => text.bold().to_string(),
         Style::Dim => text.dimmed().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use gpu_dra_explain::Verdict;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_fleet_is_one_thing() {
+        for fleet in [["--node", "8xh100"], ["--slices", "x.yaml"]] {
+            for cluster in ["--kubeconfig", "--context"] {
+                let line = ["explain", "-f", "x.yaml"].iter().chain(&fleet).chain([&cluster, &"x"]);
+                let error = Line::try_parse_from(line).unwrap_err();
+                assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+            }
+        }
+    }
+
+    /// What a file says is refused is in the report on what uses it, and told once.
+    #[test]
+    fn what_is_refused_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.yaml");
+        let class = "{apiVersion: gpu-dra.io/v1alpha1, kind: GpuClass, metadata: {name: big}, spec: {memoryAtLeast: 0}}";
+        let claim = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: big}}]}}}";
+        let unused = "{apiVersion: v1, kind: Node, metadata: 3}";
+        std::fs::write(&file, format!("{class}\n---\n{claim}\n---\n{unused}\n")).unwrap();
+        let file = file.to_str().unwrap();
+        let line = ["explain", "-f", file, "--slices", file];
+        let args = Line::try_parse_from(line).unwrap().args;
+        let files = explain_fleet::read(&args.file, "default").unwrap();
+        let mut objects = explain_fleet::of_files(Manifests::default(), &files).unwrap();
+        objects.lay_over(&files);
+        let answer = answer(&args, &objects, &files).unwrap();
+        let [report] = answer.reports.as_slice() else { panic!("{:?}", answer.reports) };
+        assert_eq!(report.verdict, Verdict::Rejected, "{report:?}");
+        assert!(report.advice[0].about.starts_with("GpuClass big"), "{report:?}");
+        let [other] = answer.advice.as_slice() else { panic!("{:?}", answer.advice) };
+        assert!(other.about.starts_with("Node"), "{other:?}");
     }
 }

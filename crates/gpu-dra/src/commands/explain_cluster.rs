@@ -1,6 +1,7 @@
 //! The objects of a cluster that have a say about devices, listed page by page and cut down
 //! to what is looked at, so that thousands of nodes fit in little memory.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(crate) struct Objects {
     pub(crate) nodes: Vec<Node>,
     /// The pod that is asked about.
     pub(crate) pod: Option<Pod>,
-    /// Those of the files; a cluster's are not read.
+    /// Those of the files, and of a cluster those that are asked about.
     namespaces: Vec<Namespace>,
     /// What couldn't be read.
     pub(crate) notes: Vec<Advice>,
@@ -45,6 +46,7 @@ impl Objects {
             templates: files.templates,
             nodes: files.nodes,
             namespaces: files.namespaces,
+            notes: files.refused.into_iter().map(|refusal| refusal.advice).collect(),
             ..Self::default()
         };
         objects.name_nodes();
@@ -72,38 +74,38 @@ impl Objects {
         put(&mut self.classes, &files.classes, |class| &class.metadata);
         put(&mut self.claims, &files.claims, |claim| &claim.metadata);
         put(&mut self.templates, &files.templates, |template| &template.metadata);
-        files.slices.iter().for_each(|slice| self.slices.put(slice.clone()));
+        self.slices.put_all(files.slices.iter().cloned());
         put(&mut self.nodes, &files.nodes, |node| &node.metadata);
         put(&mut self.namespaces, &files.namespaces, |namespace| &namespace.metadata);
     }
 
-    /// Namespaces that are known to allow adminAccess; None where no namespace is known.
-    pub(crate) fn admin_namespaces(&self) -> Option<Vec<String>> {
-        if self.namespaces.is_empty() {
-            return None;
-        }
+    /// Whether namespaces allow adminAccess, of those that are known.
+    pub(crate) fn admin_access(&self) -> BTreeMap<String, bool> {
         let label = "resource.kubernetes.io/admin-access";
-        let allows = |namespace: &&Namespace| {
+        let named = self.namespaces.iter().filter_map(|namespace| {
             let labels = namespace.metadata.labels.as_ref();
-            labels.and_then(|labels| labels.get(label)).is_some_and(|value| value == "true")
-        };
-        let allowing = self.namespaces.iter().filter(allows);
-        Some(allowing.filter_map(|namespace| namespace.metadata.name.clone()).collect())
+            let value = labels.and_then(|labels| labels.get(label));
+            Some((namespace.metadata.name.clone()?, value.is_some_and(|value| value == "true")))
+        });
+        named.collect()
     }
 }
 
 fn put<T: Clone>(into: &mut Vec<T>, from: &[T], metadata: impl Fn(&T) -> &ObjectMeta) {
     for object in from {
         let (name, namespace) = (&metadata(object).name, &metadata(object).namespace);
-        let same =
-            |known: &T| metadata(known).name == *name && metadata(known).namespace == *namespace;
+        // One without a name is another one.
+        let same = |known: &T| {
+            let known = metadata(known);
+            name.is_some() && known.name == *name && known.namespace == *namespace
+        };
         into.retain(|known| !same(known));
         into.push(object.clone());
     }
 }
 
 /// Lists all, and gets the pod. Templates are listed in `namespaces`, of which the first is
-/// the pod's.
+/// the pod's; whether these allow adminAccess is asked, and may stay unknown.
 pub(crate) async fn objects(
     client: Client,
     namespaces: &[String],
@@ -147,6 +149,14 @@ pub(crate) async fn objects(
         let own = Api::namespaced(client.clone(), namespace);
         let found: Vec<_> = list(own, "resourceclaimtemplates", PAGE, |template| template).await?;
         objects.templates.extend(found);
+        match Api::<Namespace>::all(client.clone()).get_opt(namespace).await {
+            Ok(found) => objects.namespaces.extend(found),
+            // Only claims with adminAccess depend on it; of them it is said.
+            Err(kube::Error::Api(status)) if status.code == 403 => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("can't get namespace {namespace}"));
+            }
+        }
     }
     if let Some(name) = pod {
         let pods: Api<Pod> = Api::namespaced(client, namespace);
@@ -316,13 +326,16 @@ mod tests {
     }
 
     #[test]
-    fn without_any_namespace_nothing_is_known_of_admin_access() {
+    fn admin_access_is_known_of_namespaces_that_are() {
         let mut objects = Objects::default();
-        assert_eq!(objects.admin_namespaces(), None);
+        assert_eq!(objects.admin_access(), BTreeMap::new());
         let namespace = |name: &str, labels: serde_json::Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         let label = json!({"resource.kubernetes.io/admin-access": "true"});
         objects.lay_over(&manifests(&[namespace("a", label), namespace("b", json!({}))]));
-        assert_eq!(objects.admin_namespaces(), Some(vec!["a".to_owned()]));
+        assert_eq!(
+            objects.admin_access(),
+            BTreeMap::from([("a".to_owned(), true), ("b".to_owned(), false)])
+        );
     }
 
     #[test]
@@ -367,10 +380,19 @@ mod tests {
             }));
             claims.create(&kube::api::PostParams::default(), &claim.unwrap()).await.unwrap();
         }
-        let found = objects(client, &["default".to_owned()], Some("nobody")).await.unwrap();
+        let monitors: Namespace = serde_json::from_value(json!({"metadata": {
+            "name": "monitors", "labels": {"resource.kubernetes.io/admin-access": "true"},
+        }}))
+        .unwrap();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces.create(&kube::api::PostParams::default(), &monitors).await.unwrap();
+        let asked = ["default", "monitors", "nowhere"].map(str::to_owned);
+        let found = objects(client, &asked, Some("nobody")).await.unwrap();
         let names: std::collections::BTreeSet<_> =
             found.claims.iter().map(|claim| claim.metadata.name.clone()).collect();
         assert_eq!((found.claims.len(), names.len()), (count, count));
         assert!(found.pod.is_none() && found.notes.is_empty());
+        assert_eq!(found.admin_access().get("monitors"), Some(&true));
+        assert_eq!(found.admin_access().get("nowhere"), None);
     }
 }

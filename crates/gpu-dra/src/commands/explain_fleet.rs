@@ -11,6 +11,7 @@ use gpu_dra_slices::{Names, Policy, SliceContent, build};
 use k8s_openapi::api::resource::v1::{ResourcePool, ResourceSlice, ResourceSliceSpec};
 
 use super::explain_cluster::Objects;
+use super::lint_gpuclass::compiled;
 use super::simulated::Simulated;
 use crate::rig::DRIVER;
 
@@ -40,7 +41,7 @@ fn add(to: &mut Manifests, text: &str, namespace: &str) -> anyhow::Result<()> {
         _ => serde_saphyr::from_multiple(text).context("not YAML or JSON")?,
     };
     for document in documents.into_iter().filter(|document| !document.is_null()) {
-        to.add(document, namespace);
+        to.add_with(document, namespace, &compiled);
     }
     Ok(())
 }
@@ -96,4 +97,40 @@ pub(crate) fn slices_of(spec: &str, node: &str) -> anyhow::Result<Vec<ResourceSl
         slice
     });
     Ok(slices.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAIM: &str = "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: big}}]}}\n";
+
+    fn read_text(text: &str) -> Manifests {
+        let mut manifests = Manifests::default();
+        add(&mut manifests, text, "default").unwrap();
+        manifests
+    }
+
+    /// The class that the controller would make of it, also in a list.
+    #[test]
+    fn a_gpuclass_is_the_class_that_it_declares() {
+        let class = "{apiVersion: gpu-dra.io/v1alpha1, kind: GpuClass, metadata: {name: big}, spec: {memoryAtLeast: 79Gi}}\n";
+        for text in
+            [class.to_owned(), format!("{{kind: List, apiVersion: v1, items: [{class}]}}\n")]
+        {
+            let files = read_text(&format!("{text}{CLAIM}"));
+            assert!(files.refused.is_empty(), "{:?}", files.refused);
+            let [class] = files.classes.as_slice() else { panic!("{:?}", files.classes) };
+            assert_eq!(class.metadata.name.as_deref(), Some("big"));
+        }
+        let faulty = class.replace("79Gi", "0");
+        let files = read_text(&format!("{faulty}{CLAIM}"));
+        let [refusal] = files.refused.as_slice() else { panic!("{:?}", files.refused) };
+        assert_eq!(
+            (refusal.object.kind.as_str(), refusal.object.name.as_str()),
+            ("DeviceClass", "big")
+        );
+        assert_eq!(refusal.advice.about, "GpuClass big, spec.memoryAtLeast");
+        assert!(files.classes.is_empty());
+    }
 }

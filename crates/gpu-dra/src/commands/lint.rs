@@ -23,16 +23,19 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE|FOLDER|-")]
     paths: Vec<PathBuf>,
     /// Against a simulated node, such as 8xh100; more of them for more nodes
-    #[arg(long, value_name = "NODE", conflicts_with_all = ["slices", "kubeconfig"])]
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["slices", "cluster", "kubeconfig", "context"])]
     node: Vec<String>,
     /// Against ResourceSlices, with nodes and classes if any, from a file
-    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster", "kubeconfig", "context"])]
     slices: Vec<PathBuf>,
+    /// Against the cluster that kubectl would use
+    #[arg(long)]
+    cluster: bool,
     /// Against the cluster of this kubeconfig
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context in it
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    /// Against the cluster of this context
+    #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// How to print it
     #[arg(long, short, value_enum, default_value = "text")]
@@ -103,7 +106,7 @@ fn fleet(args: &Args) -> anyhow::Result<Option<Fleet>> {
         }
         let objects = explain_fleet::of_files(files, &Manifests::default())?;
         ("the slices".to_owned(), objects, has_classes)
-    } else if args.kubeconfig.is_some() {
+    } else if args.cluster || args.kubeconfig.is_some() || args.context.is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connection = cluster::as_kubectl(args.kubeconfig.as_deref(), args.context.as_deref());
         let objects = runtime.block_on(async {
@@ -115,7 +118,7 @@ fn fleet(args: &Args) -> anyhow::Result<Option<Fleet>> {
     };
     Ok(Some(Fleet {
         name,
-        slices: objects.slices.iter().collect(),
+        slices: objects.slices,
         nodes: objects.nodes,
         classes: has_classes.then_some(objects.classes),
     }))
@@ -238,6 +241,12 @@ mod tests {
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         assert!(error(&[&path("empty")]).starts_with("no .yaml, .yml or .json file in"));
         assert!(Line::try_parse_from(["lint"]).is_err(), "nothing to lint");
+        for fleet in [["--node", "8xh100"], ["--slices", "x.yaml"]] {
+            for cluster in [vec!["--cluster"], vec!["--context", "x"], vec!["--kubeconfig", "x"]] {
+                let line = ["lint", "x.yaml"].iter().chain(&fleet).chain(&cluster);
+                assert!(Line::try_parse_from(line).is_err(), "{fleet:?} with {cluster:?}");
+            }
+        }
     }
 
     /// The classes of a cluster are all there are.

@@ -1,4 +1,5 @@
-//! The controller's GpuClass for lint: compiled as the controller does, or its sentences.
+//! The controller's GpuClass for lint and explain: compiled as the controller does, or its
+//! sentences.
 
 use gpu_dra_controller::declare::{GROUP, VERSION};
 use gpu_dra_controller::{GpuClass, compile};

@@ -133,10 +133,13 @@ cases! {
 fn e06_capacity_may_be_asked_of_devices_that_can_be_shared() {
     let text = std::fs::read_to_string(data("cases/67-share-of-memory.yaml")).unwrap();
     let mut fleet = inventory();
-    for device in fleet.slices.iter_mut().flat_map(|slice| slice.spec.devices.iter_mut().flatten())
-    {
-        device.allow_multiple_allocations = Some(true);
-    }
+    let shared = fleet.slices.iter().map(|mut slice| {
+        for device in slice.spec.devices.iter_mut().flatten() {
+            device.allow_multiple_allocations = Some(true);
+        }
+        slice
+    });
+    fleet.slices = shared.collect();
     assert_eq!(worse(&findings(&text, Some(&fleet))), [""; 0]);
     assert_eq!(worse(&findings(&text, None)), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpu_dra_lint::{Document, Rule, Severity};
+use gpu_dra_lint::{Document, Fleet, Rule, Severity};
 
 use crate::world::{claim, data, findings, inventory, lines, worse};
 
@@ -447,7 +447,8 @@ fn a_class_that_the_fleet_hasnt_is_named() {
 #[test]
 fn a_part_of_a_fleet_says_nothing_of_other_drivers() {
     let mut part = inventory();
-    part.slices.retain(|slice| slice.spec.driver == "gpu.nvidia.com");
+    let own = part.slices.iter().filter(|slice| slice.spec.driver == "gpu.nvidia.com");
+    part.slices = own.collect();
     part.classes = None;
     let nic = claim("dranet", "device.attributes['dra.net'].rdma == true");
     let together = devices(
@@ -581,4 +582,62 @@ fn pointers(value: &serde_json::Value, at: String, into: &mut Vec<String>) {
         pointers(child, format!("{at}/{name}"), into);
     }
     into.push(at);
+}
+
+/// `lowerAscii()` is compared with what it makes of a value, with a fleet and without.
+#[test]
+fn values_are_compared_in_the_case_that_is_written() {
+    let fleet = inventory();
+    for term in [
+        "productName.lowerAscii().startsWith('nvidia h100')",
+        "productName.lowerAscii() == 'nvidia l4'",
+        "productName.upperAscii().contains('H100')",
+        "architecture.lowerAscii() == 'hopper'",
+    ] {
+        let text = claim("gpu.nvidia.com", &format!("device.attributes['gpu.nvidia.com'].{term}"));
+        for fleet in [None, Some(&fleet)] {
+            let found = worse(&findings(&text, fleet));
+            assert!(found.is_empty(), "{term}: {found:#?}");
+        }
+    }
+    let text = claim(
+        "gpu.nvidia.com",
+        "device.attributes['gpu.nvidia.com'].productName.lowerAscii().contains('H100')",
+    );
+    let found = worse(&findings(&text, Some(&fleet)));
+    let [found] = found.as_slice() else { panic!("{found:#?}") };
+    assert!(
+        found.contains("compared in lower case") && found.contains("write \"h100\""),
+        "{found}"
+    );
+}
+
+/// Of an attribute with many values it isn't said that none is the one asked for.
+#[test]
+fn of_many_values_none_is_called_missing() {
+    let asks = "device.attributes['gpu.nvidia.com'].uuid == 'GPU-none'";
+    let found = |count: usize| {
+        let devices: Vec<_> = (0..count)
+            .map(|number| {
+                serde_json::json!({"name": format!("gpu-{number}"), "attributes": {
+                    "type": {"string": "gpu"}, "uuid": {"string": format!("GPU-{number}")},
+                }})
+            })
+            .collect();
+        let slice = serde_json::json!({
+            "metadata": {"name": "s"}, "spec": {
+                "driver": "gpu.nvidia.com", "nodeName": "n", "devices": devices,
+                "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+            },
+        });
+        let slice: k8s_openapi::api::resource::v1::ResourceSlice =
+            serde_json::from_value(slice).unwrap();
+        let slices = [slice].into_iter().collect();
+        let fleet = Fleet { slices, ..inventory() };
+        worse(&findings(&claim("gpu.nvidia.com", asks), Some(&fleet)))
+    };
+    let [few] = found(40).try_into().unwrap_or_else(|found| panic!("{found:?}"));
+    assert!(few.contains("no uuid equals \"GPU-none\""), "{few}");
+    let [many] = found(60).try_into().unwrap_or_else(|found| panic!("{found:?}"));
+    assert!(!many.contains("no uuid equals") && many.contains("matches-nothing"), "{many}");
 }

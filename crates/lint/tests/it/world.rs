@@ -24,7 +24,7 @@ pub(crate) fn inventory() -> Fleet {
     }
     Fleet {
         name: "inventory".to_owned(),
-        slices: all.slices,
+        slices: all.slices.into_iter().collect(),
         nodes: all.nodes,
         classes: Some(all.classes),
     }

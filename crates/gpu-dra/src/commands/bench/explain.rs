@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             classes: &classes,
             claims,
             nodes: &nodes,
-            admin_namespaces: None,
+            admin_access: None,
         };
         let report = Explainer::new(cluster).explain(&Question::of_claim(&claim), &mut |_| {});
         let seconds = started.elapsed().as_secs_f64();
