@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use gpu_dra_allocator::{AllocateError, Allocator, Outcome};
+use gpu_dra_allocator::{AllocateError, Allocator, Outcome, Rules};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim};
 
@@ -55,6 +55,7 @@ pub struct Explainer<'a> {
     taken: HashMap<String, AllocationResult>,
     at_once: usize,
     max_steps: usize,
+    rules: Rules,
 }
 
 /// Nodes of which the same is to be said.
@@ -86,7 +87,15 @@ impl<'a> Explainer<'a> {
             taken: HashMap::new(),
             at_once: AT_ONCE,
             max_steps: MAX_STEPS,
+            rules: Rules::default(),
         }
+    }
+
+    /// As the scheduler of that version decides.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
     }
 
     /// Tries so many devices on one node at most.
@@ -178,7 +187,8 @@ impl<'a> Explainer<'a> {
         let mut number = 0;
         for batch in self.batches.of(self.cluster.nodes, self.at_once) {
             let mut allocator =
-                Allocator::new(&batch.slices, self.cluster.classes, batch.allocated);
+                Allocator::new(&batch.slices, self.cluster.classes, batch.allocated)
+                    .with_rules(self.rules);
             self.taken.iter().for_each(|(claim, result)| allocator.assume(claim, result));
             for node in batch.nodes {
                 let (key, examples, error) = match nodes::left_out(question, node) {

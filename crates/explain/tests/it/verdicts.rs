@@ -1,6 +1,7 @@
 //! "Fits" is said of a node exactly when Kubernetes' allocator allocates there: on recorded
 //! clusters, with the verdict of k8s.io/dynamic-resource-allocation 0.36.3 for each node.
 
+use gpu_dra_allocator::Rules;
 use gpu_dra_explain::{Cluster, Explainer, NodeOutcome, Question, Slices, Verdict, text};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -118,4 +119,48 @@ fn thousands_of_equal_nodes_are_one_line() {
     let report = Explainer::new(cluster).explain(&Question::of_claim(&claim), &mut |_| calls += 1);
     assert_eq!((report.nodes.len(), report.nodes[0].count, calls), (1, 1000, 1000));
     assert!(text::plain(&report).lines().count() < 20, "{}", text::plain(&report));
+}
+
+/// From Kubernetes 1.37 on another node's counters, of which the devices are missing, keep
+/// nobody from all devices of this one.
+#[test]
+fn the_scheduler_that_is_asked_about_decides() {
+    let read = |value: Value| serde_json::from_value::<ResourceSlice>(value).unwrap();
+    let far = read(serde_json::json!({
+        "metadata": {"name": "far"},
+        "spec": {
+            "driver": "d", "nodeName": "far",
+            "pool": {"name": "far", "generation": 1, "resourceSliceCount": 2},
+            "sharedCounters": [{"name": "gpu", "counters": {"m": {"value": "1"}}}],
+        },
+    }));
+    let near = read(serde_json::json!({
+        "metadata": {"name": "near"},
+        "spec": {
+            "driver": "d", "nodeName": "near", "devices": [{"name": "dev"}],
+            "pool": {"name": "near", "generation": 1, "resourceSliceCount": 1},
+        },
+    }));
+    let slices: Slices = [far, near].into_iter().collect();
+    let nodes: Vec<Node> = list(&serde_json::json!([{"metadata": {"name": "near"}}]));
+    let classes: Vec<DeviceClass> = list(&serde_json::json!([{"metadata": {"name": "c"}}]));
+    let claim: ResourceClaim = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "all", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {
+            "deviceClassName": "c", "allocationMode": "All",
+        }}]}},
+    }))
+    .unwrap();
+    let cluster = Cluster {
+        slices: &slices,
+        classes: &classes,
+        claims: &[],
+        nodes: &nodes,
+        admin_access: None,
+    };
+    for (rules, verdict) in [(Rules::UpTo136, Verdict::Stopped), (Rules::From137, Verdict::Fits)] {
+        let explainer = Explainer::new(cluster).with_rules(rules);
+        let report = explainer.explain(&Question::of_claim(&claim), &mut |_| {});
+        assert_eq!(report.verdict, verdict, "{}", text::plain(&report));
+    }
 }

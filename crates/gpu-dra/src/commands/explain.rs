@@ -129,7 +129,7 @@ fn answer(args: &Args, objects: &Objects, files: &Manifests) -> anyhow::Result<A
         nodes: &objects.nodes,
         admin_access: Some(&admin),
     };
-    let mut explainer = Explainer::new(cluster);
+    let mut explainer = Explainer::new(cluster).with_rules(objects.rules);
     let all = objects.nodes.len();
     let mut progress = explain_cluster::Progress::new("nodes explained", Some(all));
     let mut advice = objects.notes.clone();

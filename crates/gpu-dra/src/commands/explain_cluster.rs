@@ -7,6 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use gpu_dra_allocator::Rules;
 use gpu_dra_explain::manifest::Manifests;
 use gpu_dra_explain::{Advice, Slices};
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus, Pod};
@@ -28,6 +29,8 @@ pub(crate) struct Objects {
     pub(crate) claims: Vec<ResourceClaim>,
     pub(crate) templates: Vec<ResourceClaimTemplate>,
     pub(crate) nodes: Vec<Node>,
+    /// Which scheduler decides.
+    pub(crate) rules: Rules,
     /// The pod that is asked about.
     pub(crate) pod: Option<Pod>,
     /// Those of the files, and of a cluster those that are asked about.
@@ -104,6 +107,12 @@ fn put<T: Clone>(into: &mut Vec<T>, from: &[T], metadata: impl Fn(&T) -> &Object
     }
 }
 
+/// The rules of the scheduler beside an API server of this minor version, such as `36+`.
+fn rules(minor: &str) -> Rules {
+    let digits = minor.split(|letter: char| !letter.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).map_or_else(Rules::default, Rules::of_minor)
+}
+
 /// Lists all, and gets the pod. Templates are listed in `namespaces`, of which the first is
 /// the pod's; whether these allow adminAccess is asked, and may stay unknown.
 pub(crate) async fn objects(
@@ -117,6 +126,14 @@ pub(crate) async fn objects(
         classes: list(Api::all(client.clone()), "deviceclasses", PAGE, |class| class).await?,
         ..Objects::default()
     };
+    match client.apiserver_version().await {
+        Ok(version) => objects.rules = rules(&version.minor),
+        Err(error) => objects.notes.push(Advice {
+            about: "the API server's version".to_owned(),
+            problem: format!("can't be read ({error}): taken for 1.36 or older"),
+            fix: None,
+        }),
+    }
     match list(Api::all(client.clone()), "resourceclaims", PAGE, slim_claim).await {
         Ok(claims) => objects.claims = claims,
         Err(error) if is_forbidden(&error) => {
@@ -356,6 +373,20 @@ mod tests {
                 "status": {"allocatable": {"nvidia.com/gpu": "1"}},
             })
         );
+    }
+
+    #[test]
+    fn a_server_says_which_scheduler_decides() {
+        for (minor, expected) in [
+            ("35", Rules::UpTo136),
+            ("36+", Rules::UpTo136),
+            ("37", Rules::From137),
+            ("37+", Rules::From137),
+            ("40-gke.1", Rules::From137),
+            ("", Rules::UpTo136),
+        ] {
+            assert_eq!(rules(minor), expected, "{minor}");
+        }
     }
 
     /// More objects than a page holds, and a pod with its claim, over HTTP.
