@@ -39,11 +39,24 @@ pub(crate) struct Checker<'a> {
     extent: Span,
     /// How many slots evaluation needs.
     pub(crate) slots: usize,
+    /// What all patterns that are still to come may take together.
+    pattern_room: usize,
 }
+
+/// What the patterns of an expression may take together, see [`Pattern::compile`]: about
+/// 5 MiB, and a few milliseconds.
+const PATTERN_ROOM: usize = 200_000;
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(info: &'a SourceInfo) -> Self {
-        Self { info, types: Variables::default(), scope: Vec::new(), extent: Span::NONE, slots: 0 }
+        Self {
+            info,
+            types: Variables::default(),
+            scope: Vec::new(),
+            extent: Span::NONE,
+            slots: 0,
+            pattern_room: PATTERN_ROOM,
+        }
     }
 
     pub(crate) fn check(&mut self, tree: &Expression) -> Checked {
@@ -52,6 +65,7 @@ impl<'a> Checker<'a> {
             self.extent.cover(Span { start, end });
         }
         let mut node = self.check_kind(tree)?;
+        self.types.measure(&node.ty);
         node.span = self.extent;
         self.extent.cover(around);
         Ok(node)
@@ -94,7 +108,7 @@ impl<'a> Checker<'a> {
     }
 
     fn undeclared(&self, tree: &Expression, name: &str) -> CompileError {
-        CompileError::Undeclared { at: self.at(tree), name: name.to_owned() }
+        CompileError::Undeclared { at: self.at(tree), name: short(name) }
     }
 
     fn identifier(&self, tree: &Expression, name: &str) -> Checked {
@@ -131,12 +145,12 @@ impl<'a> Checker<'a> {
             Type::Map(_, value) => value.as_ref().clone(),
             Type::Device => device_field(field).ok_or_else(|| CompileError::UndefinedField {
                 at: self.at(tree),
-                field: field.to_owned(),
+                field: short(field),
             })?,
             Type::Quantity | Type::Semver => {
                 return Err(CompileError::UndefinedField {
                     at: self.at(tree),
-                    field: field.to_owned(),
+                    field: short(field),
                 });
             }
             Type::Var(_) => {
@@ -289,7 +303,7 @@ impl<'a> Checker<'a> {
 
     /// What evaluates the call: some functions have a node of their own.
     fn build(
-        &self,
+        &mut self,
         tree: &Expression,
         function: Function,
         mut nodes: Vec<Node>,
@@ -316,7 +330,10 @@ impl<'a> Checker<'a> {
             Function::Conditional => Ok(boxed(nodes, Kind::Conditional, function)),
             Function::OptionalOr => Ok(boxed(nodes, Kind::OptionalOr, function)),
             Function::OptionalOrValue => Ok(boxed(nodes, Kind::OptionalOrValue, function)),
-            _ => literals::fold(function, nodes, self.at(tree)),
+            _ => {
+                let at = self.at(tree);
+                literals::fold(function, nodes, at, &mut self.pattern_room)
+            }
         }
     }
 
@@ -345,6 +362,11 @@ fn boxed<const N: usize>(
         Ok(nodes) => kind(nodes),
         Err(nodes) => Kind::Call(function, nodes),
     }
+}
+
+/// A name as an error shows it.
+fn short(name: &str) -> String {
+    name.chars().take(120).collect()
 }
 
 fn unwrap_optional(ty: &Type) -> (Type, bool) {

@@ -134,4 +134,15 @@ pub enum EvalError {
     /// Cost more than the API server allows.
     #[error("operation cancelled: actual cost limit exceeded")]
     TooCostly,
+    /// Takes more work than is done here, though little cost in the API server's units: what
+    /// the API server and the scheduler would find, perhaps after a long time, isn't known.
+    #[error("evaluating takes too long to be done here, so there is no verdict")]
+    TooMuchWork,
+}
+
+impl EvalError {
+    /// Whether it ends the evaluation, and no `||` or `&&` can absorb it.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::TooCostly | Self::TooMuchWork)
+    }
 }

@@ -13,8 +13,10 @@ use crate::functions;
 use crate::ir::{
     Access, Bind, Element, Entry, Index, Kind, Literal, Loop, Node, Purpose, Select, Wrap,
 };
+use crate::regex::{Pattern, Refusal};
+use crate::selector::MAX_COST;
 use crate::signatures::Function;
-use crate::value::{Shared, Value, equal};
+use crate::value::{Entries, Shared, Value, same};
 
 mod access;
 
@@ -28,22 +30,66 @@ pub(crate) enum Slot<'a> {
     Pending(&'a Node),
 }
 
-/// The account that an evaluation is charged to, in the API server's cost units.
+/// Steps of work that an evaluation may take: an expression evaluated, a value compared, a
+/// way through a pattern followed count 1, all well below 100 ns. An ordinary selector takes
+/// a few hundred.
+const MAX_WORK: usize = 4_000_000;
+/// Steps for the copy of an element: it also takes memory.
+const COPY: usize = 4;
+
+/// The accounts that an evaluation is charged to: its cost in the API server's units, and the
+/// work that is done here. Cost alone bounds nothing: `&&` costs nothing, and two lists are
+/// compared for a tenth of their length, whatever is in them.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    left: u64,
+    cost: u64,
+    work: usize,
+    /// The pattern that was compiled last while evaluating.
+    pattern: Option<Pattern>,
 }
 
 impl Meter {
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { left: limit }
+    /// What one evaluation may cost and do.
+    pub(crate) fn new() -> Self {
+        Self { cost: MAX_COST, work: MAX_WORK, pattern: None }
     }
 
-    /// Charges `units`.
+    /// Charges `units` of cost.
     pub(crate) fn spend(&mut self, units: usize) -> Result<(), EvalError> {
-        let left = u64::try_from(units).ok().and_then(|units| self.left.checked_sub(units));
-        self.left = left.ok_or(EvalError::TooCostly)?;
+        let left = u64::try_from(units).ok().and_then(|units| self.cost.checked_sub(units));
+        self.cost = left.ok_or(EvalError::TooCostly)?;
         Ok(())
+    }
+
+    /// Charges steps of work.
+    pub(crate) fn work(&mut self, steps: usize) -> Result<(), EvalError> {
+        self.work = self.work.checked_sub(steps).ok_or(EvalError::TooMuchWork)?;
+        Ok(())
+    }
+
+    /// Charges for a list of this many elements that is copied together.
+    pub(crate) fn copy(&mut self, elements: usize) -> Result<(), EvalError> {
+        self.work(elements.saturating_mul(COPY))
+    }
+
+    /// Charges for a look at so many bytes at once, which is no part of the API's cost.
+    pub(crate) fn scan(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.work(bytes / 64)
+    }
+
+    /// A pattern that is only known now, compiled unless it was the last one.
+    pub(crate) fn pattern(&mut self, source: &str) -> Result<Pattern, EvalError> {
+        if let Some(known) = self.pattern.as_ref().filter(|known| known.source() == source) {
+            return Ok(known.clone());
+        }
+        let pattern = Pattern::compile(source, self.work).map_err(|refusal| match refusal {
+            Refusal::Invalid(reason) => EvalError::Value(format!("error parsing regexp: {reason}")),
+            Refusal::TooLarge => EvalError::TooMuchWork,
+        });
+        // A pattern that is refused was work too: at most as long as it is.
+        self.work(pattern.as_ref().map_or(source.len(), Pattern::size).saturating_mul(2))?;
+        self.pattern = pattern.as_ref().ok().cloned();
+        pattern
     }
 
     /// Charges for looking at each byte of a text.
@@ -59,12 +105,13 @@ pub(crate) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    pub(crate) fn new(device: &'a DeviceView, slots: usize, limit: u64) -> Self {
+    pub(crate) fn new(device: &'a DeviceView, slots: usize) -> Self {
         let slots = std::iter::repeat_with(|| Slot::Empty).take(slots).collect();
-        Self { device, slots, meter: Meter::new(limit) }
+        Self { device, slots, meter: Meter::new() }
     }
 
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
+        self.meter.work(1)?;
         match &node.kind {
             Kind::Literal(literal) | Kind::Parsed(literal, _) => Ok(literal_value(literal)),
             Kind::Device => self.variable(),
@@ -85,12 +132,17 @@ impl<'a> Evaluator<'a> {
             }
             Kind::Regex(function, nodes, regex) => {
                 let values = self.all(nodes)?;
-                functions::regex(*function, &values, regex, &mut self.meter)
+                functions::search(*function, &values, regex, &mut self.meter)
             }
             Kind::Loop(lap) => self.lap(lap),
             Kind::Bind(bind) => self.bind(bind),
             Kind::OptionalMap(bind, wrap) => self.optional_map(bind, *wrap),
         }
+    }
+
+    /// Charges to another account from now on; the one before.
+    pub(crate) fn charge_to(&mut self, meter: Meter) -> Meter {
+        std::mem::replace(&mut self.meter, meter)
     }
 
     fn variable(&mut self) -> Evaluated<'a> {
@@ -125,7 +177,7 @@ impl<'a> Evaluator<'a> {
         if select.access != Access::Test {
             self.meter.spend(1)?;
         }
-        access::field(&operand, &select.field, select.access)
+        access::field(&operand, &select.field, select.access, &mut self.meter)
     }
 
     fn index(&mut self, index: &'a Index) -> Evaluated<'a> {
@@ -136,7 +188,7 @@ impl<'a> Evaluator<'a> {
         }
         let key = self.eval(&index.key)?;
         self.meter.spend(1)?;
-        access::index(&operand, &key, index.optional)
+        access::index(&operand, &key, index.optional, &mut self.meter)
     }
 
     fn list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
@@ -161,15 +213,17 @@ impl<'a> Evaluator<'a> {
                     key.type_name()
                 )));
             }
-            self.meter.spend(pairs.len())?;
             if let Some(value) = present(value, entry.optional)? {
-                pairs.retain(|(known, _)| {
-                    known.type_name() != key.type_name() || !equal(known, &key).unwrap_or(false)
-                });
+                for (place, (known, _)) in pairs.iter().enumerate() {
+                    if known.type_name() == key.type_name() && same(known, &key, &mut self.meter)? {
+                        pairs.remove(place);
+                        break;
+                    }
+                }
                 pairs.push((key, value));
             }
         }
-        Ok(Value::Map(Rc::new(pairs)))
+        Ok(Value::Map(Rc::new(Entries::new(pairs))))
     }
 
     /// `&&` (decided by false) and `||` (decided by true): an error counts only if no term
@@ -179,7 +233,7 @@ impl<'a> Evaluator<'a> {
         for term in terms {
             match self.eval(term) {
                 Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
-                Err(EvalError::TooCostly) => return Err(EvalError::TooCostly),
+                Err(error) if error.is_final() => return Err(error),
                 other => outcome = outcome.and_then(|so_far| as_bool(other?).map(|_| so_far)),
             }
         }
@@ -202,19 +256,23 @@ impl<'a> Evaluator<'a> {
 
     fn lap(&mut self, lap: &'a Loop) -> Evaluated<'a> {
         let range = self.eval(&lap.range)?;
-        let elements: Rc<Vec<Value<'a>>> = match &range {
-            Value::List(values) => Rc::clone(values),
-            other => Rc::new(other.keys().ok_or_else(|| {
-                EvalError::Value(format!("got '{}', expected iterable type", other.type_name()))
-            })?),
+        let keys;
+        let elements: &[Value<'a>] = match &range {
+            Value::List(values) => values,
+            other => {
+                keys = other.keys().ok_or_else(|| {
+                    EvalError::Value(format!("got '{}', expected iterable type", other.type_name()))
+                })?;
+                &keys
+            }
         };
         self.meter.spend(elements.len())?;
         match &lap.purpose {
-            Purpose::All(test) => self.quantified(&elements, lap.slot, test, false),
-            Purpose::Exists(test) => self.quantified(&elements, lap.slot, test, true),
+            Purpose::All(test) => self.quantified(elements, lap.slot, test, false),
+            Purpose::Exists(test) => self.quantified(elements, lap.slot, test, true),
             Purpose::ExistsOne(test) => {
                 let mut count = 0_usize;
-                for element in elements.iter() {
+                for element in elements {
                     self.set(lap.slot, Slot::Known(Ok(element.clone())));
                     count += usize::from(as_bool(self.eval(test)?)?);
                 }
@@ -222,7 +280,7 @@ impl<'a> Evaluator<'a> {
             }
             Purpose::Collect { filter, item } => {
                 let mut items = Vec::new();
-                for element in elements.iter() {
+                for element in elements {
                     self.set(lap.slot, Slot::Known(Ok(element.clone())));
                     let wanted = match filter {
                         Some(filter) => as_bool(self.eval(filter)?)?,
@@ -249,7 +307,7 @@ impl<'a> Evaluator<'a> {
             self.set(slot, Slot::Known(Ok(element.clone())));
             match self.eval(test) {
                 Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
-                Err(EvalError::TooCostly) => return Err(EvalError::TooCostly),
+                Err(error) if error.is_final() => return Err(error),
                 other => outcome = outcome.and_then(|so_far| as_bool(other?).map(|_| so_far)),
             }
         }

@@ -8,7 +8,7 @@ use gpu_dra_model::Quantity;
 
 use crate::device::DeviceView;
 use crate::error::EvalError;
-use crate::eval::{Evaluator, Slot};
+use crate::eval::{Evaluator, Meter, Slot};
 use crate::ir::{Kind, Literal, Node};
 use crate::reads::{Field, field};
 use crate::signatures::Function;
@@ -116,22 +116,19 @@ impl fmt::Display for Shown {
 const MOST: usize = 8;
 
 /// The terms to blame, the first few; empty where the device matches.
-pub(crate) fn explain(
-    root: &Node,
-    slots: usize,
-    limit: u64,
-    device: &DeviceView,
-    text: &str,
-) -> Vec<Term> {
+pub(crate) fn explain(root: &Node, slots: usize, device: &DeviceView, text: &str) -> Vec<Term> {
     let text: Vec<char> = text.chars().collect();
-    let mut explainer =
-        Explainer { evaluator: Evaluator::new(device, slots, limit), text: &text, terms: vec![] };
+    let evaluator = Evaluator::new(device, slots);
+    let mut explainer = Explainer { evaluator, spare: Meter::new(), text: &text, terms: vec![] };
     explainer.terms(root);
     explainer.terms
 }
 
 struct Explainer<'a, 't> {
+    /// Its account is that of the terms, as when the whole is evaluated.
     evaluator: Evaluator<'a>,
+    /// The account of the comparisons.
+    spare: Meter,
     text: &'t [char],
     terms: Vec<Term>,
 }
@@ -156,10 +153,17 @@ impl<'a> Explainer<'a, '_> {
                 };
                 let (text, start, end) = excerpt(self.text, node.span);
                 let mut comparisons = Vec::new();
+                self.change_accounts();
                 self.comparisons(node, &mut comparisons);
+                self.change_accounts();
                 self.terms.push(Term { text, span: (start, end), error, comparisons });
             }
         }
+    }
+
+    fn change_accounts(&mut self) {
+        let spare = std::mem::replace(&mut self.spare, Meter::new());
+        self.spare = self.evaluator.charge_to(spare);
     }
 
     /// The comparisons below that are not true.
@@ -274,12 +278,26 @@ fn shown(value: &Value<'_>) -> Shown {
         Value::Null => Shown::Other("null".to_owned()),
         Value::Optional(None) => Shown::Other("nothing".to_owned()),
         Value::Optional(Some(value)) => shown(value),
-        Value::List(values) => {
-            let parts: Vec<String> =
-                values.iter().take(8).map(|value| shown(value).to_string()).collect();
-            let more = if values.len() > 8 { ", ..." } else { "" };
-            Shown::Other(format!("[{}{more}]", parts.join(", ")))
-        }
+        Value::List(_) => Shown::Other(list_shown(value, 2)),
         other => Shown::Other(format!("a {}", other.type_name())),
+    }
+}
+
+/// The first eight elements, and those of lists in it down to a depth: the same list may be
+/// in many places.
+fn list_shown(value: &Value<'_>, depth: usize) -> String {
+    match value {
+        Value::List(values) if depth == 0 && !values.is_empty() => "[...]".to_owned(),
+        Value::List(values) => {
+            let parts: Vec<String> = values
+                .iter()
+                .take(8)
+                .map(|value| list_shown(value, depth.saturating_sub(1)))
+                .collect();
+            let more = if values.len() > 8 { ", ..." } else { "" };
+            format!("[{}{more}]", parts.join(", "))
+        }
+        Value::Optional(Some(inner)) => list_shown(inner, depth),
+        other => shown(other).to_string(),
     }
 }

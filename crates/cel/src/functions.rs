@@ -3,14 +3,12 @@
 
 use std::cmp::Ordering;
 
-use regex::Regex;
-
 use crate::error::EvalError;
 use crate::eval::{Evaluated, Meter, literal_value};
 use crate::ir::{Kind, Node};
-use crate::regex::translate;
+use crate::regex::Pattern;
 use crate::signatures::Function;
-use crate::value::{Value, compare, equal};
+use crate::value::{Value, compare, equal, same};
 
 mod convert;
 mod kubernetes;
@@ -28,17 +26,20 @@ pub(crate) fn call<'a>(
     meter.spend(1)?;
     match (function, values) {
         (F::Equals | F::NotEquals, [left, right]) => {
-            meter.spend(left.size().unwrap_or(1).min(right.size().unwrap_or(1)) / 10)?;
+            let sizes = (left.size(meter)?.unwrap_or(1), right.size(meter)?.unwrap_or(1));
+            meter.spend(sizes.0.min(sizes.1) / 10)?;
             match function {
-                F::Equals => equal(left, right).map(Value::Bool),
+                F::Equals => {
+                    equal(left, right, meter)?.map(Value::Bool).ok_or(EvalError::NoSuchOverload)
+                }
                 // What can't be compared is not equal: cel-go drops the error here.
-                _ => Ok(Value::Bool(!equal(left, right).unwrap_or(false))),
+                _ => Ok(Value::Bool(!same(left, right, meter)?)),
             }
         }
-        (F::Less, [left, right]) => ordered(left, right, Ordering::is_lt),
-        (F::LessEquals, [left, right]) => ordered(left, right, Ordering::is_le),
-        (F::Greater, [left, right]) => ordered(left, right, Ordering::is_gt),
-        (F::GreaterEquals, [left, right]) => ordered(left, right, Ordering::is_ge),
+        (F::Less, [left, right]) => ordered(left, right, Ordering::is_lt, meter),
+        (F::LessEquals, [left, right]) => ordered(left, right, Ordering::is_le, meter),
+        (F::Greater, [left, right]) => ordered(left, right, Ordering::is_gt, meter),
+        (F::GreaterEquals, [left, right]) => ordered(left, right, Ordering::is_ge, meter),
         (F::Not, [Value::Bool(value)]) => Ok(Value::Bool(!value)),
         (F::In, [element, container]) => {
             lists::contains(container, element, meter).map(Value::Bool)
@@ -51,7 +52,7 @@ pub(crate) fn call<'a>(
             lists::contains(container, element, meter).map(Value::Bool)
         }
         (F::Size, [value]) => {
-            let size = value.size().ok_or(EvalError::NoSuchOverload)?;
+            let size = value.size(meter)?.ok_or(EvalError::NoSuchOverload)?;
             Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
         }
         (F::Dyn, [value]) => Ok(value.clone()),
@@ -60,11 +61,8 @@ pub(crate) fn call<'a>(
             convert::convert(function, value, meter)
         }
         (F::Matches | F::MatchesGlobal | F::Find | F::FindAll, [_, pattern, ..]) => {
-            let pattern = pattern.as_str().ok_or(EvalError::NoSuchOverload)?;
-            // Compiling is dear; a literal pattern was compiled once.
-            meter.spend(200 + 20 * pattern.len())?;
-            let compiled = translate(pattern).map_err(EvalError::Value)?;
-            regex(function, values, &compiled, meter)
+            let pattern = meter.pattern(pattern.as_str().ok_or(EvalError::NoSuchOverload)?)?;
+            search(function, values, &pattern, meter)
         }
         (F::Add | F::Subtract | F::Multiply | F::Divide | F::Modulo | F::Negate, _) => {
             numbers::arithmetic(function, values, meter)
@@ -114,7 +112,7 @@ pub(crate) fn call<'a>(
             | F::OptionalUnwrap
             | F::OptionalValue,
             _,
-        ) => optional(function, values),
+        ) => optional(function, values, meter),
         _ => lists::call(function, values, meter),
     }
 }
@@ -141,48 +139,48 @@ pub(crate) fn constant(node: &Node) -> Option<Evaluated<'_>> {
                 Ok(value) => value,
                 Err(error) => return Some(Err(error)),
             };
-            Some(call(*function, &[value], &mut Meter::new(u64::MAX)))
+            Some(call(*function, &[value], &mut Meter::new()))
         }
         _ => None,
     }
 }
 
 /// `matches`, `find` and `findAll` with the pattern compiled.
-pub(crate) fn regex<'a>(
+pub(crate) fn search<'a>(
     function: Function,
     values: &[Value<'a>],
-    regex: &Regex,
+    pattern: &Pattern,
     meter: &mut Meter,
 ) -> Evaluated<'a> {
     let text = values.first().and_then(Value::as_str).ok_or(EvalError::NoSuchOverload)?;
-    meter.spend((text.len() + 1).div_ceil(10).saturating_mul(regex.as_str().len().div_ceil(4)))?;
+    meter
+        .spend((text.len() + 1).div_ceil(10).saturating_mul(pattern.source().len().div_ceil(4)))?;
     match (function, values.get(2)) {
         (Function::Matches | Function::MatchesGlobal, None) => {
-            Ok(Value::Bool(regex.is_match(text)))
+            pattern.is_match(text, meter).map(Value::Bool)
         }
-        (Function::Find, None) => {
-            Ok(Value::text(regex.find(text).map_or("", |found| found.as_str())))
-        }
+        (Function::Find, None) => Ok(Value::text(pattern.find(text, meter)?.unwrap_or(""))),
         (Function::FindAll, limit) => {
             let limit = match limit {
                 None => usize::MAX,
                 Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
                 Some(_) => return Err(EvalError::NoSuchOverload),
             };
-            let found: Vec<Value<'a>> = regex
-                .find_iter(text)
-                .take(limit)
-                .map(|found| Value::text(found.as_str()))
-                .collect();
+            let found = pattern.find_all(text, limit, meter)?;
             meter.spend(found.len())?;
-            Ok(Value::list(found))
+            Ok(Value::list(found.into_iter().map(Value::text).collect()))
         }
         _ => Err(EvalError::NoSuchOverload),
     }
 }
 
-fn ordered<'a>(left: &Value<'_>, right: &Value<'_>, wanted: fn(Ordering) -> bool) -> Evaluated<'a> {
-    match compare(left, right) {
+fn ordered<'a>(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    wanted: fn(Ordering) -> bool,
+    meter: &mut Meter,
+) -> Evaluated<'a> {
+    match compare(left, right, meter)? {
         Some(order) => Ok(Value::Bool(wanted(order))),
         None if is_nan(left) || is_nan(right) => {
             Err(EvalError::Value("NaN values cannot be ordered".to_owned()))
@@ -195,19 +193,22 @@ fn is_nan(value: &Value<'_>) -> bool {
     matches!(value, Value::Double(number) if number.is_nan())
 }
 
-fn optional<'a>(function: Function, values: &[Value<'a>]) -> Evaluated<'a> {
+fn optional<'a>(function: Function, values: &[Value<'a>], meter: &mut Meter) -> Evaluated<'a> {
     match (function, values) {
         (Function::OptionalNone, []) => Ok(Value::Optional(None)),
         (Function::OptionalOf, [value]) => Ok(Value::some(value.clone())),
-        (Function::OptionalOfNonZero, [value]) => {
-            Ok(if is_zero(value) { Value::Optional(None) } else { Value::some(value.clone()) })
-        }
+        (Function::OptionalOfNonZero, [value]) => Ok(if is_zero(value, meter)? {
+            Value::Optional(None)
+        } else {
+            Value::some(value.clone())
+        }),
         (Function::HasValue, [Value::Optional(value)]) => Ok(Value::Bool(value.is_some())),
         (Function::OptionalValue, [Value::Optional(Some(value))]) => Ok((**value).clone()),
         (Function::OptionalValue, [Value::Optional(None)]) => {
             Err(EvalError::Value("optional.none() dereference".to_owned()))
         }
         (Function::OptionalUnwrap, [Value::List(values)]) => {
+            meter.copy(values.len())?;
             let mut present = Vec::new();
             for value in values.iter() {
                 match value {
@@ -224,14 +225,14 @@ fn optional<'a>(function: Function, values: &[Value<'a>]) -> Evaluated<'a> {
     }
 }
 
-fn is_zero(value: &Value<'_>) -> bool {
-    match value {
+fn is_zero(value: &Value<'_>, meter: &mut Meter) -> Result<bool, EvalError> {
+    Ok(match value {
         Value::Null
         | Value::Bool(false)
         | Value::Int(0)
         | Value::Uint(0)
         | Value::Optional(None) => true,
         Value::Double(number) => *number == 0.0,
-        other => other.size() == Some(0),
-    }
+        other => other.size(meter)? == Some(0),
+    })
 }

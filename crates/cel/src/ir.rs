@@ -2,11 +2,9 @@
 //! macros to loops, literals to values. What the checker can't express here it refuses, so
 //! that evaluation meets no surprise.
 
-use std::sync::Arc;
-
 use gpu_dra_model::Quantity;
-use regex::Regex;
 
+use crate::regex::Pattern;
 use crate::semver::Semver;
 use crate::signatures::Function;
 use crate::types::Type;
@@ -62,7 +60,7 @@ pub(crate) enum Kind {
     OptionalOrValue(Box<[Node; 2]>),
     Call(Function, Vec<Node>),
     /// A call whose pattern is a literal: subject, and the pattern compiled.
-    Regex(Function, Vec<Node>, Arc<Regex>),
+    Regex(Function, Vec<Node>, Pattern),
     Loop(Box<Loop>),
     Bind(Box<Bind>),
     /// `optMap` and `optFlatMap`: the target, and what becomes of its value.

@@ -1,240 +1,208 @@
-//! RE2's syntax for the `regex` crate: Perl classes and word boundaries are ASCII in RE2,
-//! and in its brackets `[`, `&&`, `--` and `~~` mean themselves. What only the `regex`
-//! crate knows is refused, so that no pattern is accepted here that the API server refuses.
+//! Regular expressions as Go's `regexp` has them, which is what the API server and the
+//! scheduler run: a pattern is taken or refused as there, and finds what it finds there.
+//!
+//! Not the `regex` crate: it knows another dialect, compiles `\pL{1000}` to megabytes, and
+//! can't be charged for the steps of a search. Here a class is one instruction, a search is
+//! charged step by step, and a pattern is measured while it is compiled. Of the crate's parts
+//! `regex-syntax` serves for the tables of Unicode.
+//!
+//! What isn't Go's here: patterns that compile to more than they are given room for, or nest
+//! deeper than [`parse`] goes, are [`Refusal::TooLarge`], where Go has far higher limits.
 
-use regex::{Regex, RegexBuilder};
+use std::sync::Arc;
 
-/// RE2's limit on a counted repetition.
-const MAX_REPEAT: u32 = 1000;
-/// Bytes that a compiled pattern may take; a literal of 10 KiB fits easily.
-const SIZE_LIMIT: usize = 4 << 20;
+use crate::error::EvalError;
+use crate::eval::Meter;
 
-/// Compiles an RE2 pattern.
-///
-/// # Errors
-/// What is wrong with it, for people.
-pub(crate) fn translate(pattern: &str) -> Result<Regex, String> {
-    let mut translated = String::with_capacity(pattern.len() + 16);
-    let mut rest = pattern;
-    let mut in_class = false;
-    let mut repeated = Repeated::No;
-    while let Some(c) = rest.chars().next() {
-        if !in_class {
-            repeated = repeated.then(rest)?;
-        }
-        let consumed = match c {
-            '\\' => escape(rest, in_class, &mut translated)?,
-            '[' if !in_class => {
-                in_class = true;
-                open_class(rest, &mut translated)
-            }
-            '[' if rest.starts_with("[:") => {
-                let end = rest.find(":]").map_or(1, |end| end + 2);
-                translated.push_str(rest.get(..end).unwrap_or("["));
-                end
-            }
-            '[' => literal(&mut translated, c),
-            ']' if in_class => {
-                in_class = false;
-                translated.push(c);
-                1
-            }
-            '&' | '~' if in_class => literal(&mut translated, c),
-            '-' if in_class && rest.starts_with("--") => literal(&mut translated, c),
-            '(' if !in_class => {
-                check_group(rest)?;
-                translated.push(c);
-                1
-            }
-            '{' if !in_class => repeat(rest, &mut translated)?,
-            _ => {
-                translated.push(c);
-                c.len_utf8()
-            }
-        };
-        rest = rest.get(consumed..).unwrap_or("");
+mod class;
+mod parse;
+mod program;
+mod run;
+
+use program::Program;
+
+/// Why there is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Go refuses it too; what is wrong, in Go's words.
+    Invalid(&'static str),
+    /// Go may take it; here it is too large or too deep.
+    TooLarge,
+}
+
+/// A compiled pattern.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    source: Arc<str>,
+    program: Arc<Program>,
+    size: usize,
+}
+
+impl Pattern {
+    /// Compiles a pattern that may take `room`: an instruction, a range of a class and a step
+    /// of compiling count 1.
+    ///
+    /// # Errors
+    /// The pattern is invalid, or takes more.
+    pub(crate) fn compile(source: &str, room: usize) -> Result<Self, Refusal> {
+        let mut room = Room { left: room };
+        room.take(source.len())?;
+        let tree = parse::parse(source, &mut room)?;
+        let given = room.left;
+        let program = Program::new(&tree, &mut room)?;
+        let size = given.saturating_sub(room.left).saturating_add(source.len());
+        Ok(Self { source: source.into(), program: Arc::new(program), size })
     }
-    RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).build().map_err(|error| {
-        error.to_string().lines().last().unwrap_or("not valid").chars().take(120).collect()
-    })
-}
 
-/// RE2 takes one repetition of an expression, and a `?` that makes it lazy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeated {
-    No,
-    Once,
-    Lazily,
-}
-
-impl Repeated {
-    fn then(self, rest: &str) -> Result<Self, String> {
-        let is_repeat = rest.starts_with(['*', '+', '?']) || counted(rest).is_some();
-        match (self, is_repeat) {
-            (_, false) => Ok(Self::No),
-            (Self::No, true) => Ok(Self::Once),
-            (Self::Once, true) if rest.starts_with('?') => Ok(Self::Lazily),
-            (_, true) => Err("invalid nested repetition operator".to_owned()),
-        }
+    /// As it is written.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
-}
 
-/// The inside of `{2}`, `{2,}` or `{2,5}`.
-fn counted(rest: &str) -> Option<&str> {
-    let (inner, _) = rest.strip_prefix('{')?.split_once('}')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
-    (is_number(low) && (high.is_empty() || is_number(high))).then_some(inner)
-}
-
-fn literal(translated: &mut String, c: char) -> usize {
-    translated.push('\\');
-    translated.push(c);
-    c.len_utf8()
-}
-
-/// `[`, `[^` and a `]` that comes first, which means itself.
-fn open_class(rest: &str, translated: &mut String) -> usize {
-    let negated = rest.starts_with("[^");
-    translated.push_str(if negated { "[^" } else { "[" });
-    let opened = if negated { 2 } else { 1 };
-    if rest.get(opened..).is_some_and(|inner| inner.starts_with(']')) {
-        translated.push_str("\\]");
-        return opened + 1;
+    /// What it took to compile, counted as the room is.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
-    opened
-}
 
-fn escape(rest: &str, in_class: bool, translated: &mut String) -> Result<usize, String> {
-    let Some(escaped) = rest.chars().nth(1) else {
-        return Err("trailing backslash at the end".to_owned());
-    };
-    let class = match escaped {
-        'd' => Some(("0-9", false)),
-        'D' => Some(("0-9", true)),
-        's' => Some(("\\t\\n\\f\\r ", false)),
-        'S' => Some(("\\t\\n\\f\\r ", true)),
-        'w' => Some(("0-9A-Za-z_", false)),
-        'W' => Some(("0-9A-Za-z_", true)),
-        _ => None,
-    };
-    if let Some((members, negated)) = class {
-        let negation = if negated { "^" } else { "" };
-        translated.push_str(&format!("[{negation}{members}]"));
-        return Ok(2);
+    /// Whether it is found in the text.
+    ///
+    /// # Errors
+    /// The meter ran out.
+    pub(crate) fn is_match(&self, text: &str, meter: &mut Meter) -> Result<bool, EvalError> {
+        Ok(self.program.search(text, 0, true, meter)?.is_some())
     }
-    match escaped {
-        'Q' if !in_class => {
-            let quoted = rest.get(2..).unwrap_or("");
-            let (inner, length) = match quoted.find("\\E") {
-                Some(end) => (quoted.get(..end).unwrap_or(""), end + 4),
-                None => (quoted, quoted.len() + 2),
-            };
-            translated.push_str(&regex::escape(inner));
-            Ok(length)
-        }
-        'b' if !in_class && !rest.starts_with("\\b{") => {
-            translated.push_str("(?-u:\\b)");
-            Ok(2)
-        }
-        'x' | 'p' | 'P' if rest.get(2..).is_some_and(|rest| rest.starts_with('{')) => {
-            let end = rest.find('}').ok_or("a brace that is not closed")? + 1;
-            translated.push_str(rest.get(..end).unwrap_or(rest));
-            Ok(end)
-        }
-        'a' | 'f' | 't' | 'n' | 'r' | 'v' | 'A' | 'z' | 'x' | 'p' | 'P' => {
-            translated.push('\\');
-            translated.push(escaped);
-            Ok(2)
-        }
-        c if c.is_ascii_punctuation() => {
-            if matches!(c, '<' | '>') {
-                translated.push(c);
+
+    /// The first place where it is found.
+    ///
+    /// # Errors
+    /// The meter ran out.
+    pub(crate) fn find<'t>(
+        &self,
+        text: &'t str,
+        meter: &mut Meter,
+    ) -> Result<Option<&'t str>, EvalError> {
+        let found = self.program.search(text, 0, false, meter)?;
+        Ok(found.and_then(|(start, end)| text.get(start..end)))
+    }
+
+    /// The first `limit` places where it is found, none within another.
+    ///
+    /// # Errors
+    /// The meter ran out.
+    pub(crate) fn find_all<'t>(
+        &self,
+        text: &'t str,
+        limit: usize,
+        meter: &mut Meter,
+    ) -> Result<Vec<&'t str>, EvalError> {
+        let mut all = Vec::new();
+        let mut from = 0;
+        let mut before = None;
+        while all.len() < limit && from <= text.len() {
+            let Some((start, end)) = self.program.search(text, from, false, meter)? else { break };
+            // Nothing may be found right behind what was found.
+            let is_repeated = end == from && before == Some(start);
+            from = if end == from {
+                let next = text.get(from..).and_then(|rest| rest.chars().next());
+                from + next.map_or(1, char::len_utf8)
             } else {
-                literal(translated, c);
+                end
+            };
+            before = Some(end);
+            if !is_repeated {
+                all.extend(text.get(start..end));
             }
-            Ok(2)
         }
-        c => Err(format!("escape sequence \\{c} is not valid, or not supported here")),
+        Ok(all)
     }
 }
 
-/// Only RE2's groups: capturing, `?:`, `?P<name>`, `?<name>` and the flags i, m, s, U.
-fn check_group(rest: &str) -> Result<(), String> {
-    let Some(inner) = rest.strip_prefix("(?") else { return Ok(()) };
-    let named = inner.starts_with("P<") || inner.starts_with('<');
-    let lookaround = inner.starts_with("<=") || inner.starts_with("<!");
-    let flags = inner.trim_start_matches(['i', 'm', 's', 'U', '-']);
-    if (named && !lookaround) || flags.starts_with([':', ')']) {
-        return Ok(());
-    }
-    Err("only the groups (?:…), (?P<name>…) and the flags i, m, s and U are supported".to_owned())
+/// What compiling may still take.
+struct Room {
+    left: usize,
 }
 
-/// Passes a counted repetition on; a brace that counts nothing means itself in RE2.
-fn repeat(rest: &str, translated: &mut String) -> Result<usize, String> {
-    let Some(inner) = counted(rest) else { return Ok(literal(translated, '{')) };
-    let fits =
-        |number: &str| number.is_empty() || number.parse().is_ok_and(|n: u32| n <= MAX_REPEAT);
-    if !inner.split(',').all(fits) {
-        return Err(format!("a repeat count above {MAX_REPEAT}"));
+impl Room {
+    fn take(&mut self, units: usize) -> Result<(), Refusal> {
+        self.left = self.left.checked_sub(units).ok_or(Refusal::TooLarge)?;
+        Ok(())
     }
-    translated.push_str(&format!("{{{inner}}}"));
-    Ok(inner.len() + 2)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::translate;
+    use super::*;
 
-    #[test]
-    fn means_what_re2_means() {
-        for (pattern, text, want) in [
-            ("^.*a100.*$", "nvidia a100-sxm4", true),
-            (r"^\d+$", "123", true),
-            (r"^\d+$", "١٢٣", false),
-            (r"^\w$", "é", false),
-            (r"[\d_]+", "a_1", true),
-            (r"[^\d]", "1", false),
-            (r"\bH100\b", "NVIDIA H100 80GB", true),
-            (r"[[a]", "[", true),
-            (r"[a&&b]", "&", true),
-            (r"[]a]", "]", true),
-            (r"[[:alpha:]]+", "abc", true),
-            (r"\Qa.b\E.", "a.bc", true),
-            (r"a{2}", "aa", true),
-            (r"^a{2}1*?$", "aa1", true),
-            (r"a1?}", "a}", true),
-            (r"a{,2}", "a{,2}", true),
-            (r"^[\p{Lu}\d]+$", "A1", true),
-            (r"\x{41}", "A", true),
-            (r"(?i)h100", "H100", true),
-        ] {
-            assert_eq!(translate(pattern).unwrap().is_match(text), want, "{pattern} on {text}");
-        }
+    /// Patterns and texts as JSON, and what Go 1.26 finds with `FindAllString`, or that it
+    /// refuses the pattern: each difference between the dialects, and some made at random.
+    const TABLE: &str = include_str!("../tests/data/patterns.tsv");
+
+    fn found(pattern: &str, text: &str) -> Result<Vec<String>, Refusal> {
+        let pattern = Pattern::compile(pattern, 200_000)?;
+        let meter = &mut Meter::new();
+        let all = pattern.find_all(text, usize::MAX, meter).unwrap();
+        assert_eq!(
+            pattern.find(text, meter).unwrap(),
+            all.first().copied(),
+            "{}",
+            pattern.source()
+        );
+        assert_eq!(pattern.is_match(text, meter).unwrap(), !all.is_empty(), "{}", pattern.source());
+        Ok(all.into_iter().map(str::to_owned).collect())
     }
 
     #[test]
-    fn refuses_what_re2_refuses() {
-        for pattern in [
-            "(",
-            "a**",
-            "[",
-            r"\",
-            "(?=a)",
-            "(?<=a)",
-            "(?x)a",
-            r"\b{start}",
-            r"\u{61}",
-            "a{1001}",
-            "*",
-            "a{2}{3}",
-            "a+*",
-            "a??+",
-            r"\1",
-            r"\Z",
-        ] {
-            assert!(translate(pattern).is_err(), "{pattern}");
+    fn finds_what_go_finds() {
+        let mut rows = 0;
+        for line in TABLE.lines() {
+            let [pattern, text, want] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line}: want three columns")
+            };
+            let read = |column| serde_json::from_str::<String>(column).unwrap();
+            let got = found(&read(pattern), &read(text));
+            match want {
+                "refused" => assert!(matches!(got, Err(Refusal::Invalid(_))), "{line}: {got:?}"),
+                _ => {
+                    let want: Vec<String> = serde_json::from_str(want).unwrap();
+                    assert_eq!(got, Ok(want), "{line}");
+                }
+            }
+            rows += 1;
         }
+        assert!(rows > 500, "{rows}");
+    }
+
+    #[test]
+    fn what_is_too_large_is_neither_taken_nor_invalid() {
+        let deep = |depth: usize| format!("{}a{}", "(b|".repeat(depth), ")*".repeat(depth));
+        for pattern in [
+            format!("(?:{}){{1000}}", "ab".repeat(500)),
+            format!("(?:{}){{1000}}", "()".repeat(500)),
+            deep(101),
+            format!("a*{}", r"\Q\E*".repeat(200)),
+            "(".repeat(300) + &")".repeat(300),
+        ] {
+            assert_eq!(
+                Pattern::compile(&pattern, 200_000).err(),
+                Some(Refusal::TooLarge),
+                "{pattern}"
+            );
+        }
+        for pattern in [r"\pL{1000}".to_owned(), deep(30), "a".repeat(10_000)] {
+            assert!(Pattern::compile(&pattern, 200_000).is_ok(), "{pattern}");
+        }
+    }
+
+    /// A search takes no more steps than the pattern is long for each character.
+    #[test]
+    fn searches_are_charged_and_end() {
+        let pattern = Pattern::compile("(a*)*b|(a|a)*c", 1000).unwrap();
+        let text = "a".repeat(10_000);
+        assert_eq!(pattern.is_match(&text, &mut Meter::new()), Ok(false));
+        let pattern = Pattern::compile("(a?){900}b", 10_000).unwrap();
+        assert_eq!(pattern.is_match(&text, &mut Meter::new()), Err(EvalError::TooMuchWork));
+        let pattern = Pattern::compile("a*b|a", 1000).unwrap();
+        let all = pattern.find_all(&text, usize::MAX, &mut Meter::new());
+        assert_eq!(all, Err(EvalError::TooMuchWork), "each search goes to the end");
     }
 }

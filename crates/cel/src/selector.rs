@@ -87,7 +87,7 @@ impl Selector {
             return Err(EvalError::Attribute { name: name.clone(), reason: reason.clone() });
         }
         let program = &self.program;
-        match Evaluator::new(device, program.slots, MAX_COST).eval(&program.root)? {
+        match Evaluator::new(device, program.slots).eval(&program.root)? {
             Value::Bool(matches) => Ok(matches),
             other => Err(EvalError::NotBool(other.type_name())),
         }
@@ -107,7 +107,7 @@ impl Selector {
             return Vec::new();
         }
         let program = &self.program;
-        explain(&program.root, program.slots, MAX_COST.saturating_mul(2), device, &program.text)
+        explain(&program.root, program.slots, device, &program.text)
     }
 }
 
@@ -115,8 +115,12 @@ impl Selector {
 fn compile(text: &str) -> Result<Program, CompileError> {
     let (tree, info) = parse(text)?;
     let mut checker = Checker::new(&info);
-    let root = checker.check(&tree)?;
-    check_literals(&root, &checker.types)?;
+    let checked = checker.check(&tree).and_then(|root| {
+        check_literals(&root, &checker.types)?;
+        Ok(root)
+    });
+    // Types that were too large to be compared have shown nothing, also no mistake.
+    let root = if checker.types.exhausted() { Err(large_types()) } else { checked }?;
     let found = checker.types.known(&root.ty);
     if !matches!(found, Type::Bool | Type::Any) {
         return Err(CompileError::NotBool { found: found.to_string() });
@@ -127,10 +131,17 @@ fn compile(text: &str) -> Result<Program, CompileError> {
         return Err(CompileError::TooDeep { limit: MAX_DEPTH });
     }
     let cost = cost::estimate(&root, &checker.types, checker.slots);
+    if checker.types.exhausted() {
+        return Err(large_types());
+    }
     if cost > MAX_COST {
         return Err(CompileError::TooCostly { cost, limit: MAX_COST });
     }
     let characters: Vec<char> = text.chars().collect();
     let reads = reads::of(&root, &characters);
     Ok(Program { text: text.to_owned(), root, slots: checker.slots, cost, reads })
+}
+
+fn large_types() -> CompileError {
+    CompileError::Unsupported { name: "a type as large as this".to_owned() }
 }

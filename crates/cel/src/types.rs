@@ -2,7 +2,9 @@
 //! rules of cel-go's checker, on which the API server's verdict rests. `any` (the type of
 //! an attribute) is as permissive as `dyn`, it only has a name of its own.
 
+use std::cell::Cell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A static type.
@@ -74,9 +76,26 @@ impl Type {
     }
 }
 
+/// What lies deeper than an error has room for is left out.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(f, 4)
+    }
+}
+
+impl Type {
+    fn show(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        let below = depth.saturating_sub(1);
+        let parts = |parts: &[&Self], f: &mut fmt::Formatter<'_>| {
+            f.write_str("(")?;
+            for (index, part) in parts.iter().enumerate() {
+                f.write_str(if index > 0 { ", " } else { "" })?;
+                part.show(f, below)?;
+            }
+            f.write_str(")")
+        };
         match self {
+            _ if depth == 0 => f.write_str("..."),
             Self::Dyn => f.write_str("dyn"),
             Self::Any => f.write_str("any"),
             Self::Null => f.write_str("null"),
@@ -92,22 +111,68 @@ impl fmt::Display for Type {
             Self::Timestamp => f.write_str("google.protobuf.Timestamp"),
             Self::Device => f.write_str("kubernetes.DRADevice"),
             Self::OfTypes => f.write_str("type"),
-            Self::List(element) => write!(f, "list({element})"),
-            Self::Map(key, value) => write!(f, "map({key}, {value})"),
-            Self::Optional(value) => write!(f, "optional_type({value})"),
+            Self::List(element) => {
+                f.write_str("list")?;
+                parts(&[element], f)
+            }
+            Self::Map(key, value) => {
+                f.write_str("map")?;
+                parts(&[key, value], f)
+            }
+            Self::Optional(value) => {
+                f.write_str("optional_type")?;
+                parts(&[value], f)
+            }
             Self::Var(_) => f.write_str("dyn"),
         }
     }
 }
 
+/// The largest type of an expression, in parts: `{a: a}` doubles with each level, and is no
+/// larger to write down.
+const MAX_PARTS: usize = 500;
+/// How many parts may be looked at while an expression is checked.
+const MAX_STEPS: usize = 2_000_000;
+
 /// What is known about the type variables so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Variables(Vec<Option<Type>>);
+pub(crate) struct Variables {
+    known: Vec<Option<Type>>,
+    /// Parts that were looked at, by all copies together.
+    steps: Rc<Cell<usize>>,
+}
 
 impl Variables {
     pub(crate) fn fresh(&mut self) -> Type {
-        self.0.push(None);
-        Type::Var(self.0.len() - 1)
+        self.known.push(None);
+        Type::Var(self.known.len() - 1)
+    }
+
+    /// Whether types were so large that not all was looked at: nothing that was found counts.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.steps.get() > MAX_STEPS
+    }
+
+    /// Counts a part; false if it can't be looked at.
+    fn step(&self) -> bool {
+        self.steps.set(self.steps.get().saturating_add(1));
+        !self.exhausted()
+    }
+
+    /// Gives up if the type is too large.
+    pub(crate) fn measure(&self, ty: &Type) {
+        let mut waiting = vec![ty];
+        let mut parts = 0;
+        while let Some(part) = waiting.pop() {
+            parts += 1;
+            if parts > MAX_PARTS {
+                return self.steps.set(MAX_STEPS.saturating_add(1));
+            }
+            match part {
+                Type::Var(variable) => waiting.extend(self.find(*variable)),
+                _ => waiting.extend(part.parameters().into_iter().flatten().map(Arc::as_ref)),
+            }
+        }
     }
 
     /// A copy of a signature's types with its own variables replaced by fresh ones.
@@ -129,11 +194,14 @@ impl Variables {
     }
 
     fn find(&self, variable: usize) -> Option<&Type> {
-        self.0.get(variable).and_then(Option::as_ref)
+        self.known.get(variable).and_then(Option::as_ref)
     }
 
     /// With all that is known filled in.
     pub(crate) fn substitute(&self, of: &Type) -> Type {
+        if !self.step() {
+            return Type::Dyn;
+        }
         match of {
             Type::Var(variable) => {
                 self.find(*variable).map_or_else(|| of.clone(), |t| self.substitute(t))
@@ -166,6 +234,9 @@ impl Variables {
     }
 
     fn fits(&mut self, given: &Type, wanted: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
         if let Type::Var(variable) = wanted {
             match self.stands_for(given, *variable) {
                 Some(fits) => return fits,
@@ -229,12 +300,15 @@ impl Variables {
     }
 
     fn set(&mut self, variable: usize, to: Type) {
-        if let Some(slot) = self.0.get_mut(variable) {
+        if let Some(slot) = self.known.get_mut(variable) {
             *slot = Some(to);
         }
     }
 
     fn mentions(&self, within: &Type, variable: usize) -> bool {
+        if !self.step() {
+            return false;
+        }
         match within {
             Type::Var(number) if *number == variable => true,
             Type::Var(number) => self.find(*number).is_some_and(|t| self.mentions(t, variable)),

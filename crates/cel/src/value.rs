@@ -10,6 +10,7 @@ use gpu_dra_model::Quantity;
 
 use crate::device::{DeviceView, Domains, Scalar};
 use crate::error::EvalError;
+use crate::eval::Meter;
 use crate::semver::Semver;
 
 /// A string or bytes, borrowed or made during the evaluation.
@@ -38,6 +39,42 @@ impl<T: ?Sized> Deref for Shared<'_, T> {
     }
 }
 
+/// The elements of a list.
+#[derive(Debug)]
+pub(crate) struct Elements<'a> {
+    values: Vec<Value<'a>>,
+    reflexive: bool,
+}
+
+impl<'a> Deref for Elements<'a> {
+    type Target = [Value<'a>];
+    fn deref(&self) -> &[Value<'a>] {
+        &self.values
+    }
+}
+
+/// The entries of a map that the expression made, each key once.
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    entries: Vec<(Value<'a>, Value<'a>)>,
+    reflexive: bool,
+}
+
+impl<'a> Entries<'a> {
+    pub(crate) fn new(entries: Vec<(Value<'a>, Value<'a>)>) -> Self {
+        let reflexive =
+            entries.iter().all(|(key, value)| key.is_plain_key() && value.is_reflexive());
+        Self { entries, reflexive }
+    }
+}
+
+impl<'a> Deref for Entries<'a> {
+    type Target = [(Value<'a>, Value<'a>)];
+    fn deref(&self) -> &[(Value<'a>, Value<'a>)] {
+        &self.entries
+    }
+}
+
 /// A value.
 #[derive(Debug, Clone)]
 pub(crate) enum Value<'a> {
@@ -57,8 +94,8 @@ pub(crate) enum Value<'a> {
     Semver(Shared<'a, Semver>),
     Type(&'static str),
     Optional(Option<Rc<Self>>),
-    List(Rc<Vec<Self>>),
-    Map(Rc<Vec<(Self, Self)>>),
+    List(Rc<Elements<'a>>),
+    Map(Rc<Entries<'a>>),
     Device(&'a DeviceView),
     /// `device.attributes`: looking up an unknown domain gives an empty one.
     Attributes(&'a Domains<Scalar>),
@@ -78,7 +115,29 @@ impl<'a> Value<'a> {
     }
 
     pub(crate) fn list(values: Vec<Self>) -> Self {
-        Self::List(Rc::new(values))
+        let reflexive = values.iter().all(Self::is_reflexive);
+        Self::List(Rc::new(Elements { values, reflexive }))
+    }
+
+    /// Whether it is found equal to itself inside a list: only what is no number isn't. Known
+    /// of lists and maps since they were made, for the same one may be in many places.
+    fn is_reflexive(&self) -> bool {
+        match self {
+            Self::Double(number) => !number.is_nan(),
+            Self::List(elements) => elements.reflexive,
+            Self::Map(entries) => entries.reflexive,
+            Self::Optional(Some(value)) => value.is_reflexive(),
+            _ => true,
+        }
+    }
+
+    /// Whether it is a key that is found again.
+    fn is_plain_key(&self) -> bool {
+        match self {
+            Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::String(_) => true,
+            Self::Double(number) => !number.is_nan(),
+            _ => false,
+        }
     }
 
     pub(crate) fn some(value: Self) -> Self {
@@ -131,17 +190,28 @@ impl<'a> Value<'a> {
 
     /// The value of a field or key in a map; None where it isn't there, or where this is no
     /// map at all, which cel-go tells no different.
-    pub(crate) fn find(&self, key: &Self) -> Option<Self> {
+    pub(crate) fn find(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, EvalError> {
         if let Self::Map(entries) = self {
-            let found = entries.iter().find(|(known, _)| same_key(known, key));
-            return found.map(|(_, value)| value.clone());
+            for (known, value) in entries.iter() {
+                if same(known, key, meter)? {
+                    return Ok(Some(value.clone()));
+                }
+            }
+            return Ok(None);
         }
-        key.as_str().and_then(|key| self.find_field(key))
+        key.as_str().map_or(Ok(None), |key| self.find_field(key, meter))
     }
 
     /// [`Self::find`] for a text.
-    pub(crate) fn find_field(&self, key: &str) -> Option<Self> {
-        match self {
+    pub(crate) fn find_field(
+        &self,
+        key: &str,
+        meter: &mut Meter,
+    ) -> Result<Option<Self>, EvalError> {
+        if let Self::Map(entries) = self {
+            meter.work(entries.len())?;
+        }
+        Ok(match self {
             Self::Device(device) => match key {
                 "driver" => Some(Value::String(Shared::Borrowed(&device.driver))),
                 "allowMultipleAllocations" => Some(Value::Bool(device.allow_multiple_allocations)),
@@ -162,7 +232,7 @@ impl<'a> Value<'a> {
                 .find(|(known, _)| known.as_str() == Some(key))
                 .map(|(_, value)| value.clone()),
             _ => None,
-        }
+        })
     }
 
     /// The keys of a map that are really there; None for what is no map.
@@ -185,33 +255,40 @@ impl<'a> Value<'a> {
     }
 
     /// Whether a key is really in a map; None for what is no map.
-    pub(crate) fn has_key(&self, key: &Self) -> Option<bool> {
-        if let Self::Map(entries) = self {
-            return Some(entries.iter().any(|(known, _)| same_key(known, key)));
+    pub(crate) fn has_key(&self, key: &Self, meter: &mut Meter) -> Result<Option<bool>, EvalError> {
+        if let Self::Map(_) = self {
+            return Ok(Some(self.find(key, meter)?.is_some()));
         }
         match key.as_str() {
-            Some(text) => self.has_field(text),
-            None => self.size().filter(|_| self.type_name() == "map").map(|_| false),
+            Some(text) => self.has_field(text, meter),
+            None => Ok((self.type_name() == "map").then_some(false)),
         }
     }
 
     /// [`Self::has_key`] for a text.
-    pub(crate) fn has_field(&self, field: &str) -> Option<bool> {
-        match self {
-            Self::Map(_) => Some(self.find_field(field).is_some()),
+    pub(crate) fn has_field(
+        &self,
+        field: &str,
+        meter: &mut Meter,
+    ) -> Result<Option<bool>, EvalError> {
+        Ok(match self {
+            Self::Map(_) => Some(self.find_field(field, meter)?.is_some()),
             Self::Attributes(domains) => Some(domains.contains_key(field)),
             Self::Capacities(domains) => Some(domains.contains_key(field)),
             Self::AttributeDomain(known) => Some(known.contains_key(field)),
             Self::CapacityDomain(known) => Some(known.contains_key(field)),
             Self::Device(_) => Some(DEVICE_FIELDS.contains(&field)),
             _ => None,
-        }
+        })
     }
 
     /// Elements, entries or characters; None where that means nothing.
-    pub(crate) fn size(&self) -> Option<usize> {
-        match self {
-            Self::String(text) => Some(text.chars().count()),
+    pub(crate) fn size(&self, meter: &mut Meter) -> Result<Option<usize>, EvalError> {
+        Ok(match self {
+            Self::String(text) => {
+                meter.scan(text.len())?;
+                Some(text.chars().count())
+            }
             Self::Bytes(bytes) => Some(bytes.len()),
             Self::List(values) => Some(values.len()),
             Self::Map(entries) => Some(entries.len()),
@@ -221,61 +298,127 @@ impl<'a> Value<'a> {
             Self::CapacityDomain(known) => Some(known.len()),
             Self::Device(_) => Some(DEVICE_FIELDS.len()),
             _ => None,
-        }
+        })
     }
 }
 
-/// Keys of map literals: numbers are the same across their types.
-fn same_key(known: &Value<'_>, key: &Value<'_>) -> bool {
-    equal(known, key).unwrap_or(false)
-}
-
-/// `==`: values of different kinds are unequal, but a quantity or version on the left that
-/// meets something else is an error, as in the API server.
-pub(crate) fn equal(left: &Value<'_>, right: &Value<'_>) -> Result<bool, EvalError> {
-    Ok(match (left, right) {
+/// `==`: values of different kinds are unequal. None where a quantity or version on the left
+/// meets something else, which is an error in the API server.
+///
+/// # Errors
+/// The meter ran out: lists and maps that are made of each other can be without measure.
+pub(crate) fn equal(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    meter: &mut Meter,
+) -> Result<Option<bool>, EvalError> {
+    meter.work(1)?;
+    Ok(Some(match (left, right) {
         (Value::Null, other) | (other, Value::Null) => matches!(other, Value::Null),
         (Value::Quantity { value: a, .. }, Value::Quantity { value: b, computed: false }) => a == b,
         (Value::Semver(a), Value::Semver(b)) => a.compare(b) == Ordering::Equal,
-        (Value::Quantity { .. } | Value::Semver(_), _) => {
-            return Err(EvalError::NoSuchOverload);
-        }
+        (Value::Quantity { .. } | Value::Semver(_), _) => return Ok(None),
         (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::String(a), Value::String(b)) => **a == **b,
-        (Value::Bytes(a), Value::Bytes(b)) => **a == **b,
+        (Value::String(a), Value::String(b)) => same_bytes(a.as_bytes(), b.as_bytes(), meter)?,
+        (Value::Bytes(a), Value::Bytes(b)) => same_bytes(a, b, meter)?,
         (Value::Type(a), Value::Type(b)) => a == b,
         (Value::Optional(None), Value::Optional(None)) => true,
-        (Value::Optional(Some(a)), Value::Optional(Some(b))) => equal(a, b)?,
-        (Value::List(a), Value::List(b)) => {
-            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| not_unequal(a, b))
-        }
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => return equal(a, b, meter),
+        (Value::List(a), Value::List(b)) if Rc::ptr_eq(a, b) && a.reflexive => true,
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && all_equal(a, b, meter)?,
+        (Value::Map(a), Value::Map(b)) if Rc::ptr_eq(a, b) && a.reflexive => true,
         _ => match (left.keys(), right.keys()) {
             (Some(keys), Some(others)) => {
-                keys.len() == others.len()
-                    && keys.iter().all(|key| match (left.find(key), right.has_key(key)) {
-                        (Some(a), Some(true)) => {
-                            right.find(key).is_some_and(|b| not_unequal(&a, &b))
-                        }
-                        _ => false,
-                    })
+                keys.len() == others.len() && all_found(&keys, left, right, meter)?
             }
             _ => compare_numbers(left, right) == Some(Ordering::Equal),
         },
-    })
+    }))
 }
 
-/// Inside lists and maps cel-go takes an error for equality.
-fn not_unequal(left: &Value<'_>, right: &Value<'_>) -> bool {
-    equal(left, right).unwrap_or(true)
+/// Whether the two are equal: what can't be compared isn't.
+///
+/// # Errors
+/// The meter ran out.
+pub(crate) fn same(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    meter: &mut Meter,
+) -> Result<bool, EvalError> {
+    Ok(equal(left, right, meter)?.unwrap_or(false))
+}
+
+/// Inside lists and maps cel-go takes what can't be compared for equal.
+fn not_unequal(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Result<bool, EvalError> {
+    Ok(equal(left, right, meter)?.unwrap_or(true))
+}
+
+fn all_equal(
+    left: &[Value<'_>],
+    right: &[Value<'_>],
+    meter: &mut Meter,
+) -> Result<bool, EvalError> {
+    for (a, b) in left.iter().zip(right) {
+        if !not_unequal(a, b, meter)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn all_found(
+    keys: &[Value<'_>],
+    left: &Value<'_>,
+    right: &Value<'_>,
+    meter: &mut Meter,
+) -> Result<bool, EvalError> {
+    meter.copy(keys.len())?;
+    for key in keys {
+        let (Some(a), Some(true)) = (left.find(key, meter)?, right.has_key(key, meter)?) else {
+            return Ok(false);
+        };
+        match right.find(key, meter)? {
+            Some(b) if not_unequal(&a, &b, meter)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn same_bytes(left: &[u8], right: &[u8], meter: &mut Meter) -> Result<bool, EvalError> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    meter.scan(left.len())?;
+    Ok(left == right)
 }
 
 /// `<` and its like; None where the two have no order.
-pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
+///
+/// # Errors
+/// The meter ran out.
+pub(crate) fn compare(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    meter: &mut Meter,
+) -> Result<Option<Ordering>, EvalError> {
+    let mut bytes = |a: &[u8], b: &[u8]| {
+        meter.scan(a.len().min(b.len()))?;
+        Ok(a.cmp(b))
+    };
     match (left, right) {
-        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-        (Value::String(a), Value::String(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
-        (Value::Bytes(a), Value::Bytes(b)) => Some((**a).cmp(&**b)),
-        _ => compare_numbers(left, right),
+        (Value::Bool(a), Value::Bool(b)) => Ok(Some(a.cmp(b))),
+        (Value::String(a), Value::String(b)) => bytes(a.as_bytes(), b.as_bytes()).map(Some),
+        (Value::Bytes(a), Value::Bytes(b)) => bytes(a, b).map(Some),
+        _ => Ok(compare_numbers(left, right)),
+    }
+}
+
+/// Whether it has an order among its like.
+pub(crate) fn is_ordered(value: &Value<'_>) -> bool {
+    match value {
+        Value::Bool(_) | Value::String(_) | Value::Bytes(_) => true,
+        other => compare_numbers(other, other).is_some(),
     }
 }
 

@@ -1,15 +1,13 @@
 //! Literals, type names, and calls whose outcome is known before any device is: quantities,
 //! versions and patterns are read once, and what cel-go refuses at this point is refused.
 
-use std::sync::Arc;
-
 use cel::common::ast::LiteralValue;
 use gpu_dra_model::Quantity;
 
 use crate::error::{CompileError, Position};
 use crate::functions::constant;
 use crate::ir::{Kind, Literal, Node};
-use crate::regex::translate;
+use crate::regex::{Pattern, Refusal};
 use crate::semver::Semver;
 use crate::signatures::Function;
 use crate::types::Type;
@@ -40,6 +38,7 @@ pub(super) fn fold(
     function: Function,
     nodes: Vec<Node>,
     at: Position,
+    room: &mut usize,
 ) -> Result<Kind, CompileError> {
     let text = |index: usize| match nodes.get(index).map(|node| &node.kind) {
         Some(Kind::Literal(Literal::String(text))) => Some(text.as_ref()),
@@ -59,9 +58,17 @@ pub(super) fn fold(
         }
         Function::Matches | Function::MatchesGlobal | Function::Find | Function::FindAll => {
             if let Some(pattern) = text(1) {
-                let regex =
-                    translate(pattern).map_err(|reason| CompileError::Regex { at, reason })?;
-                return Ok(Kind::Regex(function, nodes, Arc::new(regex)));
+                let pattern =
+                    Pattern::compile(pattern, *room).map_err(|refusal| match refusal {
+                        Refusal::Invalid(reason) => {
+                            CompileError::Regex { at, reason: reason.to_owned() }
+                        }
+                        Refusal::TooLarge => CompileError::Unsupported {
+                            name: "a regular expression as large as this".to_owned(),
+                        },
+                    })?;
+                *room = room.saturating_sub(pattern.size());
+                return Ok(Kind::Regex(function, nodes, pattern));
             }
         }
         Function::In => {

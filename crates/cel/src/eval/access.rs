@@ -3,12 +3,17 @@
 
 use std::rc::Rc;
 
-use super::Evaluated;
+use super::{Evaluated, Meter};
 use crate::error::EvalError;
 use crate::ir::Access;
 use crate::value::Value;
 
-pub(super) fn field<'a>(operand: &Value<'a>, field: &str, access: Access) -> Evaluated<'a> {
+pub(super) fn field<'a>(
+    operand: &Value<'a>,
+    field: &str,
+    access: Access,
+    meter: &mut Meter,
+) -> Evaluated<'a> {
     let (target, optional) = match operand {
         Value::Optional(None) if access == Access::Test => return Ok(Value::Bool(false)),
         Value::Optional(None) => return Ok(Value::Optional(None)),
@@ -17,17 +22,22 @@ pub(super) fn field<'a>(operand: &Value<'a>, field: &str, access: Access) -> Eva
     };
     if access == Access::Test && optional {
         // Here cel-go asks for what is really there, without default domains.
-        return Ok(Value::Bool(target.has_field(field).unwrap_or(false)));
+        return Ok(Value::Bool(target.has_field(field, meter)?.unwrap_or(false)));
     }
-    let found = target.find_field(field);
+    let found = target.find_field(field, meter)?;
     match access {
         Access::Test => Ok(Value::Bool(found.is_some())),
-        Access::Strict if !optional => found.ok_or_else(|| EvalError::NoSuchKey(field.to_owned())),
+        Access::Strict if !optional => found.ok_or_else(|| no_such_key(field)),
         Access::Strict | Access::Optional => Ok(Value::Optional(found.map(Rc::new))),
     }
 }
 
-pub(super) fn index<'a>(operand: &Value<'a>, key: &Value<'a>, optional: bool) -> Evaluated<'a> {
+pub(super) fn index<'a>(
+    operand: &Value<'a>,
+    key: &Value<'a>,
+    optional: bool,
+    meter: &mut Meter,
+) -> Evaluated<'a> {
     let (target, optional) = match operand {
         Value::Optional(None) => return Ok(Value::Optional(None)),
         Value::Optional(Some(value)) => (value.as_ref(), true),
@@ -48,12 +58,12 @@ pub(super) fn index<'a>(operand: &Value<'a>, key: &Value<'a>, optional: bool) ->
             }
             found
         }
-        other => other.find(key),
+        other => other.find(key, meter)?,
     };
     if optional {
         return Ok(Value::Optional(found.map(Rc::new)));
     }
-    found.ok_or_else(|| EvalError::NoSuchKey(shown(key)))
+    found.ok_or_else(|| no_such_key(&shown(key)))
 }
 
 /// Whole numbers of any type serve as an index.
@@ -70,9 +80,13 @@ fn list_index(key: &Value<'_>) -> Result<i64, EvalError> {
     }
 }
 
+fn no_such_key(key: &str) -> EvalError {
+    EvalError::NoSuchKey(key.chars().take(120).collect())
+}
+
 fn shown(key: &Value<'_>) -> String {
     match key {
-        Value::String(text) => text.chars().take(80).collect(),
+        Value::String(text) => text.chars().take(120).collect(),
         Value::Int(number) => number.to_string(),
         Value::Uint(number) => number.to_string(),
         Value::Bool(value) => value.to_string(),

@@ -1,6 +1,7 @@
 //! Expressions made to hang or to overflow: at the full 10 KiB they compile or are refused
 //! within seconds, and what is accepted runs on a small stack within the cost limit.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use gpu_dra_cel::{CompileError, EvalError, MAX_EXPRESSION_BYTES, Selector};
@@ -112,6 +113,160 @@ fn what_costs_more_than_estimated_is_stopped() {
     let mut device = gpu_dra_cel::DeviceView::new("gpu.nvidia.com", false);
     device.add_attribute("long", gpu_dra_cel::Attribute::String("a".repeat(100_000)));
     assert_eq!(selector.matches(&device), Err(EvalError::TooCostly));
+}
+
+/// What one expression may take in a debug build on a busy machine, compiled, evaluated and
+/// explained; by itself it must stay below one second.
+const MOST: Duration = Duration::from_secs(15);
+
+/// What becomes of an expression on the first device, within [`MOST`].
+fn judged(text: &str) -> Result<Result<bool, EvalError>, CompileError> {
+    let (tell, told) = mpsc::channel();
+    let expression = text.to_owned();
+    std::thread::spawn(move || {
+        let outcome = Selector::compile(&expression).map(|selector| {
+            let [device, ..] = devices();
+            let verdict = selector.matches(&device);
+            assert_eq!(selector.explain(&device).is_empty(), verdict == Ok(true), "{expression}");
+            verdict
+        });
+        let _ = tell.send(outcome);
+    });
+    told.recv_timeout(MOST).unwrap_or_else(|_| panic!("{text}: not within {MOST:?}"))
+}
+
+/// Values that hold the one before twice: `levels` of them, the last is called `z`.
+fn shared(first: &str, pair: &str, levels: usize, end: &str) -> String {
+    let open: String = (1..levels)
+        .map(|level| {
+            format!("cel.bind(v{level},{},", pair.replace('$', &format!("v{}", level - 1)))
+        })
+        .collect();
+    let last = pair.replace('$', &format!("v{}", levels - 1));
+    format!("cel.bind(v0,{first},{open}cel.bind(z,{last},{end}){}", ")".repeat(levels))
+}
+
+/// A list of 2^60 elements is written down in 60 lines.
+#[test]
+fn shared_values_are_not_walked_over_and_over() {
+    for levels in [40, 58] {
+        let list = |end: &str| shared("[1]", "[$,$]", levels, end);
+        // Equal to itself, as the API server would find in some years.
+        for end in
+            ["z == z", "z in [z]", "[z].indexOf(z) == 0", "sets.contains([z], [z])", "!(z != z)"]
+        {
+            assert_eq!(judged(&list(end)), Ok(Ok(true)), "{end} on {levels}");
+        }
+        // Nothing but a walk could tell.
+        let twice = |end: &str| {
+            let second = shared("[1]", "[$,$]", levels / 2, end)
+                .replace("(v", "(w")
+                .replace("[v", "[w")
+                .replace(",v", ",w")
+                .replace("(z,", "(y,");
+            shared("[1]", "[$,$]", levels / 2, &second)
+        };
+        for end in [
+            "y == z",
+            "y in [z]",
+            "[z].indexOf(y) == 0",
+            "[z].lastIndexOf(y) == 0",
+            "y != z",
+            "sets.contains([z], [y])",
+            "sets.intersects([z], [y])",
+            "sets.equivalent([z], [y])",
+            "[z, y].distinct().size() == 1",
+            "{'a': z} == {'a': y}",
+            "{1: z} == {1: y} || false",
+            "optional.of(z) in [optional.of(y)]",
+            "[1, 2].all(i, z == y)",
+        ] {
+            let outcome = judged(&twice(end));
+            assert!(
+                matches!(
+                    outcome,
+                    Ok(Ok(_) | Err(EvalError::TooMuchWork)) | Err(CompileError::TooCostly { .. })
+                ),
+                "{end}: {outcome:?}"
+            );
+        }
+        for end in
+            ["z.flatten(60) == []", "z.flatten(60).size() == 1", "z.flatten(60) == z.flatten(60)"]
+        {
+            let outcome = judged(&shared("[1]", "[$,$]", levels, end));
+            assert_eq!(outcome, Ok(Err(EvalError::TooMuchWork)), "{end}");
+        }
+    }
+    let nan = shared("[0.0 / 0.0]", "[$,$]", 10, "z == z");
+    assert_eq!(judged(&nan), Ok(Ok(false)), "what is no number isn't equal to itself");
+}
+
+/// Texts and lists that double, loops that cost the API server nothing, and types, which
+/// double while the expression is checked.
+#[test]
+fn what_is_charged_is_what_is_done() {
+    let text = |levels, end: &str| shared("device.driver", "$+$", levels, end);
+    let long = "'".to_owned() + &"a".repeat(5000) + "'";
+    for expression in [
+        shared("{1: 1}", "{$: $}", 50, "true"),
+        shared("{1: 1}", "{1: $, 2: $}", 50, "z == z"),
+        shared("[1]", "$+$", 50, "z.size() > 0"),
+        shared("[1]", "$+$", 50, "z == z"),
+        shared("[dyn(1)]", "[[$],[$]]", 25, "z == 1"),
+        shared("[1]", "[$,$]", 50, "z == [[1]]"),
+        shared("[1]", "[$,$]", 50, "[z].all(i, i == [])"),
+        text(13, "lists.range(9000).all(i, z.size() > 0)"),
+        text(13, "lists.range(9000).all(i, z <= z)"),
+        text(13, "lists.range(1000).map(i, z).sort().size() > 0"),
+        text(13, "lists.range(1000).map(i, z).isSorted()"),
+        text(13, "lists.range(1000).map(i, z).max() == z"),
+        text(13, "lists.range(9000).all(i, z == z)"),
+        text(13, "lists.range(9000).all(i, {z: 1}[z] == 1)"),
+        text(13, "lists.range(900).map(i, z).distinct().size() == 1"),
+        text(10, "z.split('').size() > 0"),
+        text(10, "z.replace('a', z).size() > 0"),
+        text(10, "[z, z].join(z).size() > 0"),
+        format!("lists.range(150000).all(i, {})", "true && ".repeat(1200) + "true"),
+        format!("lists.range(100000).all(i, i in [{}])", "1, ".repeat(3000) + "1"),
+        format!(
+            "cel.bind(m, {{{}0: 0}}, lists.range(100000).all(i, m[0] == 0))",
+            (1..900).map(|key| format!("{key}: 0, ")).collect::<String>()
+        ),
+        format!("lists.range(100000).all(i, {long}.size() > 0)"),
+        format!("lists.range(100000).all(i, {long}.find('b') == '')"),
+    ] {
+        let _ended = judged(&expression);
+    }
+}
+
+/// Patterns small to write and large to compile, once or in each round of a loop.
+#[test]
+fn patterns_neither_hang_nor_fill_the_memory() {
+    for expression in [
+        r#"lists.range(2000).exists(i, "x".matches("\\pL{1000}Q".replace("Q","q")))"#.to_owned(),
+        r#"lists.range(2000).exists(i, "x".matches("\\pL{1000}Q".replace("Q", ["a", "b"][i % 2])))"#.to_owned(),
+        r#"lists.range(2000).exists(i, "x".matches("(?i)\\pL\\PL[\\pN\\p{Greek}]Q".replace("Q", ["a", "b"][i % 2])))"#
+            .to_owned(),
+        filled("false", r"||'a'.matches('\\pL{150}')", ""),
+        filled("false", r"||'a'.matches('(?i)[^\\pL]')", ""),
+        filled("'a'.matches('(?i)", r"\\pL", "')"),
+        filled("'a'.matches('(?i)[^", r"\\PL\\pN", "]')"),
+        filled("'a'.matches('", "(?:a?){9}", "')"),
+        filled("'a'.matches('(", "a|", ")*')"),
+        filled("'a'.matches('(?:", "(a", ")*'"),
+        filled("'", "a", r"'.matches('(a?){500}b')"),
+        format!("{:?}.findAll('a*b|a').size() > 0", "a".repeat(9000)),
+        format!("lists.range(20000).all(i, {:?}.matches('(a?){{300}}b'))", "a".repeat(300)),
+        format!(
+            "lists.range(1000).all(i, 'x'.matches({:?} + ['a', 'b'][i % 2]))",
+            "(ab|cd)*".repeat(900)
+        ),
+    ] {
+        let _ended = judged(&expression);
+    }
+    // What is affordable has a verdict.
+    let text = r"lists.range(100).all(i, 'NVIDIA H100'.matches('^NVIDIA [A-Z]' + ['1', 'H'][0]))";
+    assert_eq!(judged(text), Ok(Ok(true)));
 }
 
 proptest! {
