@@ -43,10 +43,6 @@ pub(crate) struct Checker<'a> {
     pattern_room: usize,
 }
 
-/// What the patterns of an expression may take together, see [`Pattern::compile`]: about
-/// 5 MiB, and a few milliseconds.
-const PATTERN_ROOM: usize = 200_000;
-
 impl<'a> Checker<'a> {
     pub(crate) fn new(info: &'a SourceInfo) -> Self {
         Self {
@@ -55,7 +51,7 @@ impl<'a> Checker<'a> {
             scope: Vec::new(),
             extent: Span::NONE,
             slots: 0,
-            pattern_room: PATTERN_ROOM,
+            pattern_room: literals::PATTERN_ROOM,
         }
     }
 

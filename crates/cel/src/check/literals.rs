@@ -13,6 +13,10 @@ use crate::signatures::Function;
 use crate::types::Type;
 use crate::value::Value;
 
+/// What the patterns of an expression may take together, see [`Pattern::compile`]: about
+/// 5 MiB, and a few milliseconds.
+pub(super) const PATTERN_ROOM: usize = 200_000;
+
 pub(super) fn literal(value: &LiteralValue) -> Node {
     let (literal, ty) = match value {
         LiteralValue::Null => (Literal::Null, Type::Null),

@@ -108,13 +108,9 @@ impl Ways<'_> {
             *reached = self.round;
             match self.program.step(place) {
                 Some(Step::Split(first, second)) => self.waiting.extend([*second, *first]),
-                Some(Step::Look(look, next)) => {
-                    if around.holds(*look) {
-                        self.waiting.push(*next);
-                    }
-                }
+                Some(Step::Look(look, next)) if around.holds(*look) => self.waiting.push(*next),
+                Some(Step::Look(..)) | None => {}
                 Some(_) => self.list.push(Way { place, start }),
-                None => {}
             }
         }
     }

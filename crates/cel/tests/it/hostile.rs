@@ -130,7 +130,7 @@ fn judged(text: &str) -> Result<Result<bool, EvalError>, CompileError> {
             assert_eq!(selector.explain(&device).is_empty(), verdict == Ok(true), "{expression}");
             verdict
         });
-        let _ = tell.send(outcome);
+        drop(tell.send(outcome));
     });
     told.recv_timeout(MOST).unwrap_or_else(|_| panic!("{text}: not within {MOST:?}"))
 }
