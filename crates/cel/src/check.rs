@@ -9,9 +9,10 @@ use std::sync::Arc;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, SourceInfo};
 use cel::parser::Expression;
 
-use crate::error::{CompileError, Position};
+use crate::error::{CompileError, Position, short};
 use crate::ir::{Access, Index, Kind, Literal, Node, Select, Span, Wrap};
 use crate::parse::position;
+use crate::regex::Room;
 use crate::signatures::{Function, Overload, UNSUPPORTED_MACROS, lookup};
 use crate::types::{Type, Variables};
 
@@ -40,7 +41,7 @@ pub(crate) struct Checker<'a> {
     /// How many slots evaluation needs.
     pub(crate) slots: usize,
     /// What all patterns that are still to come may take together.
-    pattern_room: usize,
+    pattern_room: Room,
 }
 
 impl<'a> Checker<'a> {
@@ -51,7 +52,7 @@ impl<'a> Checker<'a> {
             scope: Vec::new(),
             extent: Span::NONE,
             slots: 0,
-            pattern_room: literals::PATTERN_ROOM,
+            pattern_room: Room::new(literals::PATTERN_ROOM),
         }
     }
 
@@ -178,6 +179,9 @@ impl<'a> Checker<'a> {
                 _ => self.plain_call(tree, name.strip_prefix('.').unwrap_or(name), &call.args),
             };
         };
+        if let Some(checked) = self.two_variables(tree, target, name, &call.args) {
+            return checked;
+        }
         if UNSUPPORTED_MACROS
             .iter()
             .any(|(macro_name, counts)| *macro_name == name && counts.contains(&call.args.len()))
@@ -202,6 +206,10 @@ impl<'a> Checker<'a> {
             && lookup(&qualified).is_some()
         {
             return self.plain_call(tree, &qualified, &call.args);
+        }
+        // Its list may be of several types, which no other list may.
+        if name == "format" {
+            return Err(CompileError::unsupported_function(name));
         }
         // The arguments first, as cel-go does: it decides which problem is named.
         let mut nodes = self.all(&call.args)?;
@@ -259,7 +267,7 @@ impl<'a> Checker<'a> {
         let overloads = match lookup(name) {
             Some(Some(overloads)) => overloads,
             Some(None) => {
-                return Err(CompileError::Unsupported { name: format!("the function {name}") });
+                return Err(CompileError::unsupported_function(name));
             }
             None => return Err(self.undeclared(tree, name)),
         };
@@ -358,11 +366,6 @@ fn boxed<const N: usize>(
         Ok(nodes) => kind(nodes),
         Err(nodes) => Kind::Call(function, nodes),
     }
-}
-
-/// A name as an error shows it.
-fn short(name: &str) -> String {
-    name.chars().take(120).collect()
 }
 
 fn unwrap_optional(ty: &Type) -> (Type, bool) {

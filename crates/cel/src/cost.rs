@@ -2,7 +2,7 @@
 //! Kubernetes' libraries estimate it from the largest sizes that a device can have. The API
 //! refuses selectors above its limit, and so does this crate, before anything is evaluated.
 
-use crate::ir::{Access, Bind, Kind, Literal, Loop, Node, Purpose, Wrap};
+use crate::ir::{Access, Bind, Collection, Kind, Literal, Loop, Node, Purpose, Wrap};
 use crate::types::{Type, Variables};
 
 mod call;
@@ -223,17 +223,37 @@ impl Estimator<'_> {
         let range = self.of(&lap.range);
         let over_keys = matches!(self.types.substitute(&lap.range.ty), Type::Map(..));
         let element = if over_keys { range.key } else { range.element };
-        self.set(lap.slot, sized(1, element));
+        match lap.second {
+            None => self.set(lap.slot, sized(1, element)),
+            Some(second) => {
+                let key = match range.place {
+                    // cel-go takes the size of the value for that of the key here: its paths
+                    // to both end up in the same memory.
+                    Place::Domain(Content::Attributes) => MAX_VALUE,
+                    Place::Domain(Content::Capacities) => 0,
+                    _ if over_keys => range.key,
+                    _ => 1,
+                };
+                self.set(lap.slot, sized(1, key));
+                self.set(second, Estimate { cost: 1, ..entry_of(range, range.element) });
+            }
+        }
         let (fixed, each, whole) = match &lap.purpose {
             Purpose::All(test) => (1, self.of(test).cost.saturating_add(3), whole),
             Purpose::Exists(test) => (1, self.of(test).cost.saturating_add(4), whole),
             Purpose::ExistsOne(test) => (2, self.of(test).cost.saturating_add(2), whole),
-            Purpose::Collect { filter, item } => {
+            Purpose::Collect { filter, item, into } => {
                 let filter = filter.as_ref().map_or(0, |filter| self.of(filter).cost);
                 let item = self.of(item);
-                let each = sum([filter, item.cost, LIST + 2]);
-                let whole = Estimate { size: range.size, element: item.size, ..whole };
-                (LIST + 1, each, whole)
+                let whole = Estimate { size: range.size, ..whole };
+                match into {
+                    Collection::List => {
+                        let each = sum([filter, item.cost, LIST + 2]);
+                        (LIST + 1, each, Estimate { element: item.size, ..whole })
+                    }
+                    Collection::Map => (MAP + 1, sum([filter, item.cost, 3]), whole),
+                    Collection::Entries => (MAP + 1, sum([filter, item.cost, 2]), whole),
+                }
             }
         };
         let cost = sum([range.cost, fixed, range.size.saturating_mul(each)]);

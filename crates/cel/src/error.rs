@@ -92,6 +92,17 @@ pub enum CompileError {
     },
 }
 
+impl CompileError {
+    pub(crate) fn unsupported_function(name: &str) -> Self {
+        Self::Unsupported { name: format!("the function {name}") }
+    }
+}
+
+/// A name as an error shows it.
+pub(crate) fn short(name: &str) -> String {
+    name.chars().take(120).collect()
+}
+
 /// A place in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {

@@ -10,15 +10,14 @@ use std::rc::Rc;
 use crate::device::DeviceView;
 use crate::error::EvalError;
 use crate::functions;
-use crate::ir::{
-    Access, Bind, Element, Entry, Index, Kind, Literal, Loop, Node, Purpose, Select, Wrap,
-};
-use crate::regex::{Pattern, Refusal};
+use crate::ir::{Access, Bind, Element, Entry, Index, Kind, Literal, Node, Select, Wrap};
+use crate::regex::{Pattern, Refusal, Room};
 use crate::selector::MAX_COST;
 use crate::signatures::Function;
 use crate::value::{Entries, Shared, Value, same};
 
 mod access;
+mod loops;
 
 pub(crate) type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
@@ -33,7 +32,7 @@ pub(crate) enum Slot<'a> {
 /// Steps of work that an evaluation may take: an expression evaluated, a value compared, a
 /// way through a pattern followed count 1, all well below 100 ns. An ordinary selector takes
 /// a few hundred.
-const MAX_WORK: usize = 4_000_000;
+const MAX_WORK: usize = 2_000_000;
 /// Steps for the copy of an element: it also takes memory.
 const COPY: usize = 4;
 
@@ -82,14 +81,15 @@ impl Meter {
         if let Some(known) = self.pattern.as_ref().filter(|known| known.source() == source) {
             return Ok(known.clone());
         }
-        let pattern = Pattern::compile(source, self.work).map_err(|refusal| match refusal {
+        let mut room = Room::new(self.work);
+        let pattern = Pattern::compile(source, &mut room);
+        // Such a step is a larger one. A pattern that is refused was work too.
+        self.work(self.work.saturating_sub(room.left()).saturating_mul(2))?;
+        self.pattern = pattern.as_ref().ok().cloned();
+        pattern.map_err(|refusal| match refusal {
             Refusal::Invalid(reason) => EvalError::Value(format!("error parsing regexp: {reason}")),
             Refusal::TooLarge => EvalError::TooMuchWork,
-        });
-        // A pattern that is refused was work too: at most as long as it is.
-        self.work(pattern.as_ref().map_or(source.len(), Pattern::size).saturating_mul(2))?;
-        self.pattern = pattern.as_ref().ok().cloned();
-        pattern
+        })
     }
 
     /// Charges for looking at each byte of a text.
@@ -252,66 +252,6 @@ impl<'a> Evaluator<'a> {
             // Whatever else came out of a dyn passes, as in cel-go.
             other => Ok(other),
         }
-    }
-
-    fn lap(&mut self, lap: &'a Loop) -> Evaluated<'a> {
-        let range = self.eval(&lap.range)?;
-        let keys;
-        let elements: &[Value<'a>] = match &range {
-            Value::List(values) => values,
-            other => {
-                keys = other.keys().ok_or_else(|| {
-                    EvalError::Value(format!("got '{}', expected iterable type", other.type_name()))
-                })?;
-                &keys
-            }
-        };
-        self.meter.spend(elements.len())?;
-        match &lap.purpose {
-            Purpose::All(test) => self.quantified(elements, lap.slot, test, false),
-            Purpose::Exists(test) => self.quantified(elements, lap.slot, test, true),
-            Purpose::ExistsOne(test) => {
-                let mut count = 0_usize;
-                for element in elements {
-                    self.set(lap.slot, Slot::Known(Ok(element.clone())));
-                    count += usize::from(as_bool(self.eval(test)?)?);
-                }
-                Ok(Value::Bool(count == 1))
-            }
-            Purpose::Collect { filter, item } => {
-                let mut items = Vec::new();
-                for element in elements {
-                    self.set(lap.slot, Slot::Known(Ok(element.clone())));
-                    let wanted = match filter {
-                        Some(filter) => as_bool(self.eval(filter)?)?,
-                        None => true,
-                    };
-                    if wanted {
-                        items.push(self.eval(item)?);
-                    }
-                }
-                Ok(Value::list(items))
-            }
-        }
-    }
-
-    fn quantified(
-        &mut self,
-        elements: &[Value<'a>],
-        slot: usize,
-        test: &'a Node,
-        decides: bool,
-    ) -> Evaluated<'a> {
-        let mut outcome = Ok(Value::Bool(!decides));
-        for element in elements {
-            self.set(slot, Slot::Known(Ok(element.clone())));
-            match self.eval(test) {
-                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
-                Err(error) if error.is_final() => return Err(error),
-                other => outcome = outcome.and_then(|so_far| as_bool(other?).map(|_| so_far)),
-            }
-        }
-        outcome
     }
 
     fn bind(&mut self, bind: &'a Bind) -> Evaluated<'a> {

@@ -130,6 +130,9 @@ pub(crate) struct Loop {
     pub(crate) range: Node,
     /// The slot of the loop variable.
     pub(crate) slot: usize,
+    /// The slot of the second variable: with it the first is the index or key, and this one
+    /// the element or value.
+    pub(crate) second: Option<usize>,
     pub(crate) purpose: Purpose,
 }
 
@@ -142,7 +145,18 @@ pub(crate) enum Purpose {
     /// True if exactly one is true.
     ExistsOne(Node),
     /// The items, of those elements that pass the filter.
-    Collect { filter: Option<Node>, item: Node },
+    Collect { filter: Option<Node>, item: Node, into: Collection },
+}
+
+/// What items are collected into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collection {
+    /// A list: `map`, `filter`, `transformList`.
+    List,
+    /// A map from the keys or indices of the range: `transformMap`.
+    Map,
+    /// All entries of the items, which are maps, in one: `transformMapEntry`.
+    Entries,
 }
 
 /// `cel.bind`: the value is computed when first read.
@@ -203,7 +217,7 @@ impl Node {
                     Purpose::All(node) | Purpose::Exists(node) | Purpose::ExistsOne(node) => {
                         visit(node);
                     }
-                    Purpose::Collect { filter, item } => {
+                    Purpose::Collect { filter, item, .. } => {
                         filter.iter().for_each(&mut visit);
                         visit(item);
                     }

@@ -35,33 +35,24 @@ pub(crate) enum Refusal {
 pub(crate) struct Pattern {
     source: Arc<str>,
     program: Arc<Program>,
-    size: usize,
 }
 
 impl Pattern {
-    /// Compiles a pattern that may take `room`: an instruction, a range of a class and a step
-    /// of compiling count 1.
+    /// Compiles a pattern, and takes from `room` what that takes: an instruction, a range of a
+    /// class and a step of compiling count 1. Also what is refused has taken.
     ///
     /// # Errors
-    /// The pattern is invalid, or takes more.
-    pub(crate) fn compile(source: &str, room: usize) -> Result<Self, Refusal> {
-        let mut room = Room { left: room };
+    /// The pattern is invalid, or takes more than there is.
+    pub(crate) fn compile(source: &str, room: &mut Room) -> Result<Self, Refusal> {
         room.take(source.len())?;
-        let tree = parse::parse(source, &mut room)?;
-        let given = room.left;
-        let program = Program::new(&tree, &mut room)?;
-        let size = given.saturating_sub(room.left).saturating_add(source.len());
-        Ok(Self { source: source.into(), program: Arc::new(program), size })
+        let tree = parse::parse(source, room)?;
+        let program = Program::new(&tree, room)?;
+        Ok(Self { source: source.into(), program: Arc::new(program) })
     }
 
     /// As it is written.
     pub(crate) fn source(&self) -> &str {
         &self.source
-    }
-
-    /// What it took to compile, counted as the room is.
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     /// Whether it is found in the text.
@@ -118,13 +109,28 @@ impl Pattern {
 }
 
 /// What compiling may still take.
-struct Room {
+pub(crate) struct Room {
     left: usize,
 }
 
 impl Room {
+    pub(crate) fn new(left: usize) -> Self {
+        Self { left }
+    }
+
+    /// What is left of it.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
     fn take(&mut self, units: usize) -> Result<(), Refusal> {
-        self.left = self.left.checked_sub(units).ok_or(Refusal::TooLarge)?;
+        match self.left.checked_sub(units) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = 0;
+                return Err(Refusal::TooLarge);
+            }
+        }
         Ok(())
     }
 }
@@ -138,7 +144,7 @@ mod tests {
     const TABLE: &str = include_str!("../tests/data/patterns.tsv");
 
     fn found(pattern: &str, text: &str) -> Result<Vec<String>, Refusal> {
-        let pattern = Pattern::compile(pattern, 200_000)?;
+        let pattern = Pattern::compile(pattern, &mut Room::new(200_000))?;
         let meter = &mut Meter::new();
         let all = pattern.find_all(text, usize::MAX, meter).unwrap();
         assert_eq!(
@@ -183,25 +189,25 @@ mod tests {
             "(".repeat(300) + &")".repeat(300),
         ] {
             assert_eq!(
-                Pattern::compile(&pattern, 200_000).err(),
+                Pattern::compile(&pattern, &mut Room::new(200_000)).err(),
                 Some(Refusal::TooLarge),
                 "{pattern}"
             );
         }
         for pattern in [r"\pL{1000}".to_owned(), deep(30), "a".repeat(10_000)] {
-            assert!(Pattern::compile(&pattern, 200_000).is_ok(), "{pattern}");
+            assert!(Pattern::compile(&pattern, &mut Room::new(200_000)).is_ok(), "{pattern}");
         }
     }
 
     /// A search takes no more steps than the pattern is long for each character.
     #[test]
     fn searches_are_charged_and_end() {
-        let pattern = Pattern::compile("(a*)*b|(a|a)*c", 1000).unwrap();
+        let pattern = Pattern::compile("(a*)*b|(a|a)*c", &mut Room::new(1000)).unwrap();
         let text = "a".repeat(10_000);
         assert_eq!(pattern.is_match(&text, &mut Meter::new()), Ok(false));
-        let pattern = Pattern::compile("(a?){900}b", 10_000).unwrap();
+        let pattern = Pattern::compile("(a?){900}b", &mut Room::new(10_000)).unwrap();
         assert_eq!(pattern.is_match(&text, &mut Meter::new()), Err(EvalError::TooMuchWork));
-        let pattern = Pattern::compile("a*b|a", 1000).unwrap();
+        let pattern = Pattern::compile("a*b|a", &mut Room::new(1000)).unwrap();
         let all = pattern.find_all(&text, usize::MAX, &mut Meter::new());
         assert_eq!(all, Err(EvalError::TooMuchWork), "each search goes to the end");
     }

@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// A static type.
@@ -135,11 +134,13 @@ const MAX_PARTS: usize = 500;
 const MAX_STEPS: usize = 2_000_000;
 
 /// What is known about the type variables so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Variables {
     known: Vec<Option<Type>>,
-    /// Parts that were looked at, by all copies together.
-    steps: Rc<Cell<usize>>,
+    /// What was learned last, and what was known before.
+    learned: Vec<(usize, Option<Type>)>,
+    /// Parts that were looked at.
+    steps: Cell<usize>,
 }
 
 impl Variables {
@@ -225,10 +226,12 @@ impl Variables {
 
     /// [`Self::assignable`] for several pairs together; nothing is learned unless all fit.
     pub(crate) fn all_assignable(&mut self, pairs: &[(&Type, &Type)]) -> bool {
-        let mut trial = self.clone();
-        let fits = pairs.iter().all(|(given, wanted)| trial.fits(given, wanted));
-        if fits {
-            *self = trial;
+        self.learned.clear();
+        let fits = pairs.iter().all(|(given, wanted)| self.fits(given, wanted));
+        while let Some((variable, before)) = self.learned.pop().filter(|_| !fits) {
+            if let Some(slot) = self.known.get_mut(variable) {
+                *slot = before;
+            }
         }
         fits
     }
@@ -301,7 +304,7 @@ impl Variables {
 
     fn set(&mut self, variable: usize, to: Type) {
         if let Some(slot) = self.known.get_mut(variable) {
-            *slot = Some(to);
+            self.learned.push((variable, slot.replace(to)));
         }
     }
 

@@ -7,7 +7,7 @@ use gpu_dra_model::Quantity;
 use crate::error::{CompileError, Position};
 use crate::functions::constant;
 use crate::ir::{Kind, Literal, Node};
-use crate::regex::{Pattern, Refusal};
+use crate::regex::{Pattern, Refusal, Room};
 use crate::semver::Semver;
 use crate::signatures::Function;
 use crate::types::Type;
@@ -42,7 +42,7 @@ pub(super) fn fold(
     function: Function,
     nodes: Vec<Node>,
     at: Position,
-    room: &mut usize,
+    room: &mut Room,
 ) -> Result<Kind, CompileError> {
     let text = |index: usize| match nodes.get(index).map(|node| &node.kind) {
         Some(Kind::Literal(Literal::String(text))) => Some(text.as_ref()),
@@ -62,16 +62,14 @@ pub(super) fn fold(
         }
         Function::Matches | Function::MatchesGlobal | Function::Find | Function::FindAll => {
             if let Some(pattern) = text(1) {
-                let pattern =
-                    Pattern::compile(pattern, *room).map_err(|refusal| match refusal {
-                        Refusal::Invalid(reason) => {
-                            CompileError::Regex { at, reason: reason.to_owned() }
-                        }
-                        Refusal::TooLarge => CompileError::Unsupported {
-                            name: "a regular expression as large as this".to_owned(),
-                        },
-                    })?;
-                *room = room.saturating_sub(pattern.size());
+                let pattern = Pattern::compile(pattern, room).map_err(|refusal| match refusal {
+                    Refusal::Invalid(reason) => {
+                        CompileError::Regex { at, reason: reason.to_owned() }
+                    }
+                    Refusal::TooLarge => CompileError::Unsupported {
+                        name: "a regular expression as large as this".to_owned(),
+                    },
+                })?;
                 return Ok(Kind::Regex(function, nodes, pattern));
             }
         }

@@ -1,13 +1,13 @@
-//! Macros: the loops that the parser expanded the standard ones to, and `cel.bind`, `optMap`
-//! and `optFlatMap`, which it leaves as calls. Only these shapes exist, since no one can write
-//! a comprehension by hand; any other is refused.
+//! Macros: the loops that the parser expanded the standard ones to, and those that it leaves
+//! as calls: `cel.bind`, `optMap`, `optFlatMap`, and the loops with two variables. Only these
+//! shapes exist, since no one can write a comprehension by hand; any other is refused.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue};
 use cel::parser::Expression;
 
 use super::{Checked, Checker};
-use crate::error::CompileError;
-use crate::ir::{Bind, Kind, Loop, Node, Purpose, Wrap};
+use crate::error::{CompileError, short};
+use crate::ir::{Bind, Collection, Kind, Loop, Node, Purpose, Wrap};
 use crate::types::Type;
 
 /// What a comprehension is for, read from its shape.
@@ -42,11 +42,104 @@ impl Checker<'_> {
                     let filter = filter.map(|filter| checker.test(filter)).transpose()?;
                     let item = checker.check(item)?;
                     let ty = Type::list(checker.types.substitute(&item.ty));
-                    (Purpose::Collect { filter, item }, ty)
+                    (Purpose::Collect { filter, item, into: Collection::List }, ty)
                 }
             })
         })?;
-        Ok(Node::new(Kind::Loop(Box::new(Loop { range, slot, purpose })), ty))
+        Ok(Node::new(Kind::Loop(Box::new(Loop { range, slot, second: None, purpose })), ty))
+    }
+
+    /// A loop with two variables: index and element of a list, or key and value of a map.
+    /// None where the call is no such macro.
+    pub(super) fn two_variables(
+        &mut self,
+        tree: &Expression,
+        target: &Expression,
+        name: &str,
+        arguments: &[Expression],
+    ) -> Option<Checked> {
+        let (into, filter, [first, second, body]) = match (name, arguments) {
+            ("all" | "exists" | "existsOne" | "exists_one", [first, second, test]) => {
+                (None, None, [first, second, test])
+            }
+            (_, [first, second, item]) => (Some(collection(name)?), None, [first, second, item]),
+            (_, [first, second, filter, item]) => {
+                (Some(collection(name)?), Some(filter), [first, second, item])
+            }
+            _ => return None,
+        };
+        Some(self.loop_of_two(tree, target, [first, second], |checker, key| {
+            let Some(into) = into else {
+                let test = checker.test(body)?;
+                let purpose = match name {
+                    "all" => Purpose::All(test),
+                    "exists" => Purpose::Exists(test),
+                    _ => Purpose::ExistsOne(test),
+                };
+                return Ok((purpose, Type::Bool));
+            };
+            let filter = filter.map(|filter| checker.test(filter)).transpose()?;
+            let item = checker.check(body)?;
+            let ty = match into {
+                Collection::List => Type::list(checker.types.substitute(&item.ty)),
+                Collection::Map => Type::map(key, checker.types.substitute(&item.ty)),
+                Collection::Entries => {
+                    let map = Type::map(checker.types.fresh(), checker.types.fresh());
+                    if !checker.types.assignable(&item.ty, &map) {
+                        let found = checker.types.substitute(&item.ty);
+                        return Err(CompileError::NoOverload {
+                            at: checker.at(tree),
+                            function: "cel.@mapInsert".to_owned(),
+                            arguments: format!("(map(dyn, dyn), {found})"),
+                        });
+                    }
+                    checker.types.substitute(&map)
+                }
+            };
+            Ok((Purpose::Collect { filter, item, into }, ty))
+        }))
+    }
+
+    fn loop_of_two(
+        &mut self,
+        tree: &Expression,
+        target: &Expression,
+        variables: [&Expression; 2],
+        body: impl FnOnce(&mut Self, Type) -> Result<(Purpose, Type), CompileError>,
+    ) -> Checked {
+        let mut names = Vec::with_capacity(2);
+        for variable in variables {
+            let Expr::Ident(name) = &variable.expr else {
+                let reason = "argument must be a simple name".to_owned();
+                return Err(self.type_error(variable, reason));
+            };
+            if names.contains(&name) {
+                return Err(
+                    self.type_error(variable, format!("duplicate variable name: {}", short(name)))
+                );
+            }
+            if name == "__result__" {
+                let reason = "iteration variable overwrites accumulator variable".to_owned();
+                return Err(self.type_error(tree, reason));
+            }
+            names.push(name);
+        }
+        let [first, second] = names.as_slice() else {
+            return Err(self.type_error(tree, "a loop with two variables".to_owned()));
+        };
+        let range = self.check(target)?;
+        let element = self.element_of(target, &range)?;
+        let (key, value) = match self.types.substitute(&range.ty) {
+            Type::List(_) => (Type::Int, element),
+            Type::Map(key, value) => (key.as_ref().clone(), value.as_ref().clone()),
+            _ => (Type::Dyn, Type::Dyn),
+        };
+        let (slot, (second, (purpose, ty))) =
+            self.with_variable(first, key.clone(), |checker| {
+                checker.with_variable(second, value, |checker| body(checker, key))
+            })?;
+        let lap = Loop { range, slot, second: Some(second), purpose };
+        Ok(Node::new(Kind::Loop(Box::new(lap)), ty))
     }
 
     /// An expression that must be a bool.
@@ -131,6 +224,15 @@ impl Checker<'_> {
         }
         let bind = Box::new(Bind { slot, value, body: mapped });
         Ok(Node::new(Kind::OptionalMap(bind, wrap), ty))
+    }
+}
+
+fn collection(name: &str) -> Option<Collection> {
+    match name {
+        "transformList" => Some(Collection::List),
+        "transformMap" => Some(Collection::Map),
+        "transformMapEntry" => Some(Collection::Entries),
+        _ => None,
     }
 }
 

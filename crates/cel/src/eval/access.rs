@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::{Evaluated, Meter};
-use crate::error::EvalError;
+use crate::error::{EvalError, short};
 use crate::ir::Access;
 use crate::value::Value;
 
@@ -81,12 +81,12 @@ fn list_index(key: &Value<'_>) -> Result<i64, EvalError> {
 }
 
 fn no_such_key(key: &str) -> EvalError {
-    EvalError::NoSuchKey(key.chars().take(120).collect())
+    EvalError::NoSuchKey(short(key))
 }
 
 fn shown(key: &Value<'_>) -> String {
     match key {
-        Value::String(text) => text.chars().take(120).collect(),
+        Value::String(text) => short(text),
         Value::Int(number) => number.to_string(),
         Value::Uint(number) => number.to_string(),
         Value::Bool(value) => value.to_string(),

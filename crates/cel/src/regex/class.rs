@@ -378,7 +378,7 @@ mod tests {
         let mut set = Set::default();
         set.add(u32::from('s'), u32::from('s'));
         set.add(u32::from('k'), u32::from('k'));
-        set.fold(&mut Room { left: 100 }).unwrap();
+        set.fold(&mut Room::new(100)).unwrap();
         let class = set.into_class();
         for c in "sSſkK\u{212A}".chars() {
             assert!(contains(&class, u32::from(c)), "{c}");

@@ -196,13 +196,4 @@ pub(super) const UNSUPPORTED: &[&str] = &[
 ];
 
 /// The macros of cel-go's extensions that are not expanded here, with their argument counts.
-pub(crate) const UNSUPPORTED_MACROS: &[(&str, &[usize])] = &[
-    ("all", &[3]),
-    ("exists", &[3]),
-    ("existsOne", &[3]),
-    ("exists_one", &[3]),
-    ("transformList", &[3, 4]),
-    ("transformMap", &[3, 4]),
-    ("transformMapEntry", &[3, 4]),
-    ("sortBy", &[2]),
-];
+pub(crate) const UNSUPPORTED_MACROS: &[(&str, &[usize])] = &[("sortBy", &[2])];

@@ -20,8 +20,6 @@ const NOT_JUDGED_HERE: &[&str] = &[
     "the function duration",
     "the function timestamp",
     "the function format.dns1123Label",
-    "the macro all with 3 arguments",
-    "the macro transformList with 3 arguments",
     "the message google.protobuf.Int32Value",
 ];
 

@@ -51,7 +51,8 @@ pub(super) fn class<'t>(
             add(range, fold, false, &mut set, room)?;
         }
     }
-    room.take(set.len())?;
+    // It is sorted, so each counts again.
+    room.take(set.len().saturating_mul(2))?;
     if negated {
         set.negate();
     }
