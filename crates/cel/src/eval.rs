@@ -32,7 +32,7 @@ pub(crate) enum Slot<'a> {
 /// Steps of work that an evaluation may take: an expression evaluated, a value compared, a
 /// way through a pattern followed count 1, all well below 100 ns. An ordinary selector takes
 /// a few hundred.
-const MAX_WORK: usize = 2_000_000;
+const MAX_WORK: usize = 1_500_000;
 /// Steps for the copy of an element: it also takes memory.
 const COPY: usize = 4;
 

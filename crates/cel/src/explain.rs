@@ -153,9 +153,12 @@ impl<'a> Explainer<'a, '_> {
                 };
                 let (text, start, end) = excerpt(self.text, node.span);
                 let mut comparisons = Vec::new();
-                self.change_accounts();
-                self.comparisons(node, &mut comparisons);
-                self.change_accounts();
+                // What took all there is can't be looked at once more.
+                if !error.as_ref().is_some_and(EvalError::is_final) {
+                    self.change_accounts();
+                    self.comparisons(node, &mut comparisons);
+                    self.change_accounts();
+                }
                 self.terms.push(Term { text, span: (start, end), error, comparisons });
             }
         }
