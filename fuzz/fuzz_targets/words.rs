@@ -35,7 +35,14 @@ fn quantities(one: &Quantity, other: &Quantity) {
         let printed = quantity.to_string();
         let again: Quantity = printed.parse().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, *quantity, "{printed} reads as another number");
-        assert_eq!(again.to_string(), printed, "it prints otherwise the second time");
+        // 7812.5Ki prints as 8000000, which is no binary number any more and prints as 8M: so
+        // it is in Kubernetes too. Then it is settled.
+        let settled = again.to_string();
+        if again.format() == quantity.format() {
+            assert_eq!(settled, printed, "it prints otherwise the second time");
+        }
+        let third: Quantity = settled.parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(third.to_string(), settled, "it prints otherwise the third time");
         let ceil = quantity.ceil();
         if let (Some(whole), Some(ceil)) = (quantity.as_integer(), ceil) {
             assert_eq!(whole, ceil, "{printed}");
