@@ -2,8 +2,9 @@
 //! `&&`, `||`, `all` and `exists` absorb errors, optionals swallow missing keys, `cel.bind`
 //! computes when first read.
 //!
-//! Every step is charged; at the API server's limit the evaluation ends with an error. The
-//! depth of recursion is the depth of the expression, which compilation has bounded.
+//! Every step is charged; at the API server's limit of cost, and at a limit of work of our
+//! own, the evaluation ends with an error. The depth of recursion is the depth of the
+//! expression, which compilation has bounded.
 
 use std::rc::Rc;
 

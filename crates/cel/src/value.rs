@@ -1,5 +1,5 @@
-//! Values of an evaluation, their equality and order. Nothing of the device or of the
-//! program is copied: values borrow from both.
+//! Values of an evaluation. Nothing of the device or of the program is copied: values borrow
+//! from both, and a list may be in many others. So none is walked without a meter.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -160,9 +160,8 @@ impl Parser {
             '$' => self.push(Tree::Look(look(Look::TextEnd, Look::LineEnd))),
             '.' => {
                 let mut any = Set::default();
-                any.add(u32::from('\n'), u32::from('\n'));
-                if self.flags.dot_all {
-                    any = Set::default();
+                if !self.flags.dot_all {
+                    any.add(u32::from('\n'), u32::from('\n'));
                 }
                 any.negate();
                 self.push(Tree::Class(any.into_class()));

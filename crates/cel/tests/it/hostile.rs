@@ -102,6 +102,13 @@ fn the_deepest_accepted_expressions_run_on_a_small_stack() {
         all(5),
         format!("{}1{} == dyn(1)", "[dyn(".repeat(40), ")]".repeat(40)),
         format!("{}1{} == dyn(1)", "optional.of(".repeat(100), ")".repeat(100)),
+        format!(
+            "{}'x'.matches('{}a{}' + ['b'][0]){}",
+            "(true ? ".repeat(100),
+            "(b|".repeat(30),
+            ")*".repeat(30),
+            " : false)".repeat(100)
+        ),
     ];
     for text in deep {
         let selector = Selector::compile(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
