@@ -40,5 +40,5 @@ impl View {
 #[must_use]
 pub fn is_unjudged(outcome: &Outcome) -> bool {
     let Outcome::Refused(Refusal { error: Some(error), .. }) = outcome else { return false };
-    matches!(error, AllocateError::Unsupported { .. } | AllocateError::TooLong { .. })
+    matches!(error, AllocateError::Unsupported { .. }) || error.is_own_limit()
 }

@@ -186,6 +186,14 @@ pub enum PoolProblem {
     },
 }
 
+impl AllocateError {
+    /// Whether it is a limit of this crate and says nothing of what the scheduler does.
+    #[must_use]
+    pub fn is_own_limit(&self) -> bool {
+        matches!(self, Self::TooLong { .. } | Self::Evaluate { error: EvalError::TooMuchWork, .. })
+    }
+}
+
 /// What ends an attempt. Those that the scheduler has, it takes as an error of the pod: on
 /// some of them it gives up on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

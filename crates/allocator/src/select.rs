@@ -30,6 +30,8 @@ struct Known {
     verdicts: HashMap<String, Result<bool, EvalError>>,
     /// Why not, kept in the same way.
     terms: HashMap<String, Rc<[Term]>>,
+    /// It took too long on one device, and isn't tried on others.
+    given_up: bool,
 }
 
 impl Selectors {
@@ -123,20 +125,31 @@ impl Selectors {
         let text = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
         if !self.0.contains_key(text) {
             let compiled = Selector::compile(text);
-            let known = Known { compiled, verdicts: HashMap::new(), terms: HashMap::new() };
+            let known = Known {
+                compiled,
+                verdicts: HashMap::new(),
+                terms: HashMap::new(),
+                given_up: false,
+            };
             self.0.insert(text.to_owned(), known);
         }
-        let Some(Known { compiled, verdicts, .. }) = self.0.get_mut(text) else {
+        let Some(Known { compiled, verdicts, given_up, .. }) = self.0.get_mut(text) else {
             return Ok(false);
         };
+        if *given_up {
+            return Err(Failed::Evaluate(EvalError::TooMuchWork));
+        }
         let selector = compiled.as_ref().map_err(|error| Failed::Compile(error.clone()))?;
         let Some(key) = key(selector, candidate) else {
-            return selector.matches(candidate.view()).map_err(Failed::Evaluate);
+            let verdict = selector.matches(candidate.view());
+            *given_up = verdict == Err(EvalError::TooMuchWork);
+            return verdict.map_err(Failed::Evaluate);
         };
         if let Some(known) = verdicts.get(&key) {
             return known.clone().map_err(Failed::Evaluate);
         }
         let verdict = selector.matches(candidate.view());
+        *given_up = verdict == Err(EvalError::TooMuchWork);
         if verdicts.len() < MAX_VERDICTS {
             verdicts.insert(key, verdict.clone());
         }
@@ -146,7 +159,8 @@ impl Selectors {
     /// What of the selector keeps the device off.
     fn terms(&mut self, selector: &DeviceSelector, candidate: &Candidate<'_>) -> Rc<[Term]> {
         let text = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
-        let Some(Known { compiled: Ok(selector), terms, .. }) = self.0.get_mut(text) else {
+        let known = self.0.get_mut(text);
+        let Some(Known { compiled: Ok(selector), terms, given_up: false, .. }) = known else {
             return Rc::default();
         };
         let Some(key) = key(selector, candidate) else {

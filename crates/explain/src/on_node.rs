@@ -72,7 +72,7 @@ pub(crate) fn examine(survey: Option<&Survey<'_>>, outcome: &Outcome) -> (Key, E
     let (result, note, rejected) = match outcome {
         Outcome::Allocated(_) => (NodeOutcome::Fits, None, &[][..]),
         Outcome::Refused(refusal) => match &refusal.error {
-            Some(error @ AllocateError::TooLong { .. }) => {
+            Some(error) if error.is_own_limit() => {
                 (NodeOutcome::NotDecided, Some(error_rule(error)), refusal.rejected.as_slice())
             }
             Some(error) => (NodeOutcome::Error, Some(error_rule(error)), &[][..]),
@@ -270,5 +270,5 @@ pub(crate) fn is_too_long(outcome: &Outcome) -> bool {
         Outcome::Refused(refusal) => refusal.error.as_ref(),
         Outcome::Allocated(_) => None,
     };
-    matches!(error, Some(AllocateError::TooLong { .. }))
+    error.is_some_and(AllocateError::is_own_limit)
 }

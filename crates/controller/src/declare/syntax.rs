@@ -37,8 +37,10 @@ pub(crate) fn profile(name: &str) -> Result<(), String> {
     let lower = name.to_lowercase();
     let lower = lower.strip_prefix("mig-").unwrap_or(&lower);
     Err(match well_formed(lower) {
-        Some(()) => format!("{name:?} is no MIG profile: did you mean {lower}?"),
-        None => format!("{:?} is no MIG profile: they are like 1g.10gb", shown(name, MOST)),
+        Some(()) if lower.len() <= MOST => {
+            format!("{name:?} is no MIG profile: did you mean {lower}?")
+        }
+        _ => format!("{:?} is no MIG profile: they are like 1g.10gb", shown(name, MOST)),
     })
 }
 
@@ -107,6 +109,7 @@ mod tests {
             ("1g.10", "they are like"),
             (&"é".repeat(500), "…"),
             (&"\u{b}".repeat(60), "they are like"),
+            (&format!("MIG-1g.5gb+{}", "G".repeat(100)), "they are like"),
         ] {
             let reason = profile(bad).unwrap_err();
             assert!(reason.contains(says) && reason.len() < 200, "{bad}: {reason}");

@@ -108,7 +108,7 @@ async fn another_owners_class_without_driver_guard_gets_one_event() {
     let spec = json!({"selectors": [{"cel": {"expression":
         "device.attributes['gpu.nvidia.com'].architecture == 'Hopper'"}}]});
     api.create(&DEVICE_CLASS, json!({"metadata": {"name": "hopper"}, "spec": spec}));
-    let events = |api: &std::sync::Arc<super::api::Api>| {
+    let events = |api: &Arc<super::api::Api>| {
         api.calls(|call| call.verb == "create" && call.path.ends_with("/events"))
     };
     for leader in 1..=2 {

@@ -54,6 +54,11 @@ impl Adviser<'_> {
                 let fix = "its driver must publish versions as semver, and no lists".to_owned();
                 self.add(Weight::Error, Advice::new(about, problem, fix));
             }
+            EvalError::TooMuchWork => {
+                let problem = format!("{error}; first on {}", candidate.id);
+                let fix = "write it simpler: the scheduler has to do that work for every device";
+                self.add(Weight::Error, Advice::new(about, problem, fix.to_owned()));
+            }
             _ => self.failed(about, error, candidate),
         }
     }

@@ -355,6 +355,30 @@ fn a_limit_of_its_own_is_no_error_of_the_cluster() {
     assert!(report.sentence.contains("a limit of its own"), "{}", report.sentence);
 }
 
+/// An expression that takes a second on each of thousands of devices is tried on one of them.
+#[test]
+fn a_selector_that_takes_too_long_is_not_decided_and_tried_once() {
+    let mut expression = "z.flatten(60).size() == 1 && 'x' != device.driver".to_owned();
+    for level in (0..40).rev() {
+        let name = if level == 39 { "z".to_owned() } else { format!("v{level}") };
+        let of = match level {
+            0 => "[[1], [1]]".to_owned(),
+            _ => format!("[v{0}, v{0}]", level - 1),
+        };
+        expression = format!("cel.bind({name}, {of}, {expression})");
+    }
+    let gpus = |node: usize| -> Vec<Value> {
+        let named = |n: usize| gpu(&format!("gpu-{n}"), &format!("GPU {node} {n}"), "80Gi");
+        (0..8).map(named).collect()
+    };
+    let nodes: Vec<Vec<Value>> = (0..100).map(gpus).collect();
+    let begun = std::time::Instant::now();
+    let report = explained(&nodes, "true", &selecting(&expression), &[]);
+    assert_eq!(report.verdict, Verdict::NotDecided, "{}", text::plain(&report));
+    assert!(text::plain(&report).contains("write it simpler"), "{}", text::plain(&report));
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
 /// A pod that runs by an extended resource has the claim that the scheduler made for it.
 #[test]
 fn a_running_pod_has_its_extended_resource() {
