@@ -97,7 +97,7 @@ fn all_includes_a_device_whose_capacity_is_used_up() {
     let slices = [slice("s", "a", 1, 1, &["x", "y"].map(shared))];
     let half = json!({"allocationMode": "All", "capacity": {"requests": {"memory": "4Gi"}}});
     let half = requests(&[exactly("r", half)]);
-    assert_eq!(shown(&pods(&slices, &[half.clone()])), ["r=x r=y"; 2]);
+    assert_eq!(shown(&pods(&slices, std::slice::from_ref(&half))), ["r=x r=y"; 2]);
     let most = pods(&slices, &[memory("6Gi"), half]);
     assert_eq!(shown(&most), ["r=y", "nothing fits"]);
 }
