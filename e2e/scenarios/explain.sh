@@ -22,8 +22,7 @@ explain-pending() {
 	template big "$(cel "$memory")"
 	template short "$(cel 'device.attributes["gpu.nvidia.com"].productName == "H100"')"
 	template domain "$(cel 'device.attributes["nvidia.com"].productName.contains("H100")')"
-	template many 'count: 9'
-	template unknown 'count: 1'
+	template many 'count: 11'
 	template_of unknown '{requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.org}}]}'
 	template_of all-l4 "{requests: [$(request gpu "count: 2, $(cel 'device.attributes["gpu.nvidia.com"].productName == "NVIDIA L4"')")]}"
 	sleeper holder template:all-l4
@@ -32,7 +31,7 @@ explain-pending() {
 	waits big doesNotFit '81559Mi' '79Gi'
 	waits short doesNotFit 'full NVML name'
 	waits domain stopped 'gpu.nvidia.com'
-	waits many doesNotFit 'wants 9 devices' 'ask for 8 at most'
+	waits many doesNotFit 'wants 11 devices' 'ask for 10 at most'
 	waits unknown missing 'gpu.nvidia.org'
 	waits late doesNotFit "$(claim_of_pod holder)"
 	same "the verdict on a pod that runs" "$(gpu_dra explain pod holder --namespace "$namespace" --output json | jq --raw-output '.reports[0].verdict')" allocated
@@ -46,6 +45,9 @@ lint-cases() {
 	needs_kubernetes 1.36
 	local file refused='' said
 	for file in "$tree"/crates/lint/tests/data/cases/*.yaml; do
+		# Whether it serves old versions is the API server's own affair: lint warns of them.
+		# A namespace that the file itself makes isn't there when nothing is really made.
+		! grep --quiet 'resource.k8s.io/v1beta\|^kind: Namespace' "$file" || continue
 		command kubectl apply --dry-run=server --filename "$file" >/dev/null 2>&1 && continue
 		refused+=" $(basename "$file")"
 		if said=$(gpu_dra lint "$file"); then
