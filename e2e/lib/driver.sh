@@ -42,9 +42,15 @@ furnish_gpus() {
 	attach_gpus
 }
 
-# attach_gpus: GPU Operator's driver container has started; detach_gpus: it has not yet.
-attach_gpus() { mountpoint --quiet /run/nvidia/driver || mount --rbind "$hardware/run/nvidia/driver" /run/nvidia/driver; }
-detach_gpus() { umount --recursive /run/nvidia/driver; }
+# attach_gpus: GPU Operator's driver container has loaded the driver and shows its files; detach_gpus: it has not yet started.
+attach_gpus() {
+	[[ ! -e $hardware/proc/driver/not-yet ]] || mv "$hardware/proc/driver/not-yet" "$hardware/proc/driver/nvidia"
+	mountpoint --quiet /run/nvidia/driver || mount --rbind "$hardware/run/nvidia/driver" /run/nvidia/driver
+}
+detach_gpus() {
+	umount --recursive /run/nvidia/driver
+	mv "$hardware/proc/driver/nvidia" "$hardware/proc/driver/not-yet"
+}
 
 # driver_ready: waits until the DaemonSet's pods are ready and all GPUs are published.
 driver_ready() {
