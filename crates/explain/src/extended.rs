@@ -64,6 +64,16 @@ pub(crate) fn claim(pod: &Pod, classes: &[DeviceClass]) -> Option<(ResourceClaim
     Some((claim, standing_for))
 }
 
+/// NVIDIA's resources that the pod asks for and no class stands for.
+pub(crate) fn unserved(pod: &Pod, classes: &[DeviceClass]) -> BTreeSet<String> {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    let names = containers.flat_map(|container| counts(container).into_keys());
+    let unserved =
+        names.filter(|n| n.starts_with("nvidia.com/") && class_for(n, classes).is_none());
+    unserved.map(str::to_owned).collect()
+}
+
 /// What is more than nothing. The API server copies limits to requests, by whose order the
 /// scheduler counts.
 fn counts(container: &Container) -> BTreeMap<&str, (usize, i64)> {

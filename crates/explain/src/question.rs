@@ -138,6 +138,14 @@ impl Question {
             question.claims.push(claim);
             question.extended_resources = resources;
         }
+        for resource in extended::unserved(pod, known.classes) {
+            let problem = format!("asks for {resource}, which no DeviceClass stands for");
+            let fix = format!(
+                "unless a device plugin offers it, a class needs extendedResourceName: {resource}; if one \
+                 was applied with it, the API server dropped it: DRAExtendedResource is off, as before 1.36"
+            );
+            question.notes.push(Advice::new(&question.subject, problem, fix));
+        }
         question.note(pod);
         question
     }

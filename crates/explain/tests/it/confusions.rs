@@ -324,3 +324,36 @@ fn what_is_missing_is_named() {
     );
     assert!(report.nodes.is_empty());
 }
+
+#[test]
+fn a_resource_that_no_class_stands_for_is_told() {
+    let of = |resource: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: old}}\nspec: {{containers: [{{name: c, \
+             resources: {{limits: {{{resource}: 1}}}}}}]}}\n"
+        )
+    };
+    let told = report(&[&of("nvidia.com/mig-7g.1tb")]);
+    assert_eq!(told.verdict, Verdict::NoDevices);
+    let words = text::plain(&told);
+    assert!(words.contains("asks for nvidia.com/mig-7g.1tb, which no DeviceClass"), "{words}");
+    assert!(words.contains("DRAExtendedResource is off"), "{words}");
+    for served in ["nvidia.com/gpu", "cpu", "example.com/fpga"] {
+        let words = text::plain(&report(&[&of(served)]));
+        assert!(!words.contains("no DeviceClass stands for"), "{words}");
+    }
+}
+
+#[test]
+fn a_claim_that_256_pods_use_is_told() {
+    let users = (0..256).map(|n| format!("{{resource: pods, name: p{n}, uid: u{n}}}"));
+    let users = users.collect::<Vec<_>>().join(", ");
+    let claim = format!(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: shared}}\nspec: \
+         {{devices: {{requests: [{{name: gpu, exactly: {{deviceClassName: gpu.nvidia.com}}}}]}}}}\n\
+         status: {{reservedFor: [{users}]}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: \
+         more}}\nspec: {{containers: [], resourceClaims: [{{name: gpu, resourceClaimName: shared}}]}}\n"
+    );
+    let words = text::plain(&report(&[&claim]));
+    assert!(words.contains("is used by 256 pods, which is the most"), "{words}");
+}

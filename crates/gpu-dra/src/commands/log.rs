@@ -1,11 +1,14 @@
 //! How programs that run for long log: flags, and where it goes.
 
 use anyhow::Context as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What is logged, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Log filter, as RUST_LOG has it
+    /// Log filter, as RUST_LOG has it: a level, and levels of modules, such as info,kube=warn
     #[arg(long, env = "RUST_LOG", default_value = "info")]
     log: String,
     /// Log as JSON, one object a line
@@ -16,14 +19,14 @@ pub(crate) struct LogArgs {
 impl LogArgs {
     /// Logs to standard error from now on.
     pub(crate) fn start(&self) -> anyhow::Result<()> {
-        let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
-            .with_context(|| format!("{:?} is no log filter", self.log))?;
-        let subscriber =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let filter: Targets =
+            self.log.parse().with_context(|| format!("{:?} is no log filter", self.log))?;
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+        let all = tracing_subscriber::registry().with(filter);
         if self.log_json {
-            subscriber.json().init();
+            all.with(lines.json()).init();
         } else {
-            subscriber.with_ansi(false).init();
+            all.with(lines).init();
         }
         Ok(())
     }
