@@ -38,6 +38,7 @@ mod state;
 mod survey;
 mod taints;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -87,7 +88,7 @@ struct Slices<'a> {
     /// All.
     of_pool: HashMap<PoolId<'a>, Vec<&'a ResourceSlice>>,
     /// What is wrong with pools that have counters and are known on every node for it.
-    broken: Vec<(PoolId<'a>, PoolProblem)>,
+    broken: OnceCell<Vec<(PoolId<'a>, PoolProblem)>>,
 }
 
 impl<'a> Allocator<'a> {
@@ -101,10 +102,10 @@ impl<'a> Allocator<'a> {
         let mut index = Slices::default();
         for slice in slices {
             let id = pools::id_of_pool(slice);
+            if pools::has_counters(slice) {
+                index.counters.entry(id).or_default().push(slice);
+            }
             match slice.spec.node_name.as_deref().filter(|node| !node.is_empty()) {
-                _ if pools::has_counters(slice) => {
-                    index.counters.entry(id).or_default().push(slice);
-                }
                 Some(node) => index.of_node.entry(node).or_default().push(slice),
                 None => index.shared.push(slice),
             }
@@ -123,14 +124,12 @@ impl<'a> Allocator<'a> {
             max_steps: MAX_STEPS,
             last: None,
         }
-        .with_rules(Rules::default())
     }
 
     /// Follows these rules instead of the older ones.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         self.slices.rules = rules;
-        self.slices.broken = pools::broken(&self.slices);
         self
     }
 

@@ -59,28 +59,23 @@ pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, 
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let own = slices.of_node.get(name).into_iter().flatten();
     for &slice in own.chain(&slices.shared) {
+        if slices.rules == Rules::UpTo136 && has_counters(slice) {
+            continue;
+        }
         if reaches(slice, node)? {
             add_newest(newest.entry(id_of_pool(slice)).or_default(), slice);
         }
     }
-    match slices.rules {
-        Rules::UpTo136 => {
-            for (id, pool) in &mut newest {
-                for &slice in slices.counters.get(id).into_iter().flatten() {
-                    add_newest(pool, slice);
-                }
-            }
-        }
-        Rules::From137 => {
-            for &slice in slices.counters.values().flatten() {
-                if reaches(slice, node)? {
-                    add_newest(newest.entry(id_of_pool(slice)).or_default(), slice);
-                }
+    if slices.rules == Rules::UpTo136 {
+        for (id, pool) in &mut newest {
+            for &slice in slices.counters.get(id).into_iter().flatten() {
+                add_newest(pool, slice);
             }
         }
     }
     let mut elsewhere: Vec<PoolProblem> = Vec::new();
-    for (_, problem) in slices.broken.iter().filter(|(id, _)| !newest.contains_key(id)) {
+    let broken = slices.broken.get_or_init(|| broken(slices));
+    for (_, problem) in broken.iter().filter(|(id, _)| !newest.contains_key(id)) {
         let same = |known: &PoolProblem| discriminant(known) == discriminant(problem);
         if !elsewhere.iter().any(same) {
             elsewhere.push(problem.clone());
@@ -101,7 +96,7 @@ pub(crate) fn gather<'a>(slices: &Slices<'a>, node: &Node) -> Result<Pools<'a>, 
 
 /// The pools that are unusable as a node sees them that has nothing of them but counters.
 /// Found once, where every node knows of all slices with counters.
-pub(crate) fn broken<'a>(slices: &Slices<'a>) -> Vec<(PoolId<'a>, PoolProblem)> {
+fn broken<'a>(slices: &Slices<'a>) -> Vec<(PoolId<'a>, PoolProblem)> {
     if slices.rules != Rules::UpTo136 {
         return Vec::new();
     }
@@ -132,7 +127,7 @@ fn add_newest<'a>(pool: &mut Vec<&'a ResourceSlice>, slice: &'a ResourceSlice) {
     }
 }
 
-/// Whether a slice without counters is for the node. One that says nothing known is skipped:
+/// Whether a slice is for the node. One that says nothing known is skipped:
 /// it may be of a kind that comes later.
 fn reaches(slice: &ResourceSlice, node: &Node) -> Result<bool, AllocateError> {
     let reaches = |location: Location<'_>| {
